@@ -2,7 +2,7 @@
 
     python benchmarks/photographers_hour.py --json docs/figures/photographers_hour.json --shots docs/hour
 
-It wants visterm-research for its drawn scenes, the extra `web`, playwright, and Debian's chromium. Photos have umlauts,
+It wants visterm-research for its drawn scenes, playwright, and Debian's chromium. Photos have umlauts,
 Chinese characters and spaces in their names and lie in nested folders. Learning and looking for duplicates run in the
 background and aren't steps.
 """

@@ -140,7 +140,7 @@ def _answers(threads: int, models: Sequence[str]) -> dict[str, Any]:
         images = sorted(path.name for path in Path("demo/library/images").iterdir())
         tests = [f"demo/library/images/{name}" for name in images[-N_ANNOTATED:]]
         settings = [part for name, value in ENCODER.items() for part in ("--encoder-set", f"{name}={value}")]
-        visterm("encode", "demo/library/images", "-o", "features", *settings)
+        visterm("encode", "demo/library/images", "-o", "features", "--encoder", "visterms", *settings)
         found["features"] = _weights(Path("features"))
         _write_pairs(Path("pairs.csv"))
         for model in models:

@@ -1,6 +1,6 @@
 """Draw the pictures in the README and docs/ from the demo's library: `python docs/make_screenshots.py`.
 
-It wants visterm-research, the extra `web`, playwright, and Debian's chromium; it draws the demo first (`--demo FOLDER`:
+It wants visterm-research, playwright, and Debian's chromium; it draws the demo first (`--demo FOLDER`:
 takes one that is there), which takes some minutes.
 """
 

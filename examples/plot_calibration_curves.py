@@ -20,7 +20,7 @@ scenes = [draw_scene((1, number)) for number in range(700)]
 known, new = scenes[:400], scenes[400:]
 tagger = visterm.fit(
     [scene.image for scene in known], [scene.tags for scene in known], model="ridge", min_count=4, n_jobs=1,
-    encoder_params={"codebook": 1000, "sample_blocks": 20_000},
+    encoder="visterms", encoder_params={"codebook": 1000, "sample_blocks": 20_000},
 )  # fmt: skip
 
 # %%

@@ -35,7 +35,7 @@ photos[17].save(folder / "photos" / "backup" / "017.jpg", quality=92)
 
 tagger = visterm.fit(
     photos, [scene.tags for scene in scenes], model="ridge", calibrate=False, n_jobs=1,
-    encoder_params={"codebook": 100, "sample_blocks": 2000},
+    encoder="visterms", encoder_params={"codebook": 100, "sample_blocks": 2000},
 )  # fmt: skip
 catalogue = visterm.Catalogue.create(folder / "catalogue", tagger)
 catalogue.index(folder / "photos")

@@ -42,7 +42,7 @@ print(len(missing), "tags are missing,", len(wrong), "are wrong")
 
 tagger = visterm.fit(
     folder / "photos", tags=rows, model="ridge", n_jobs=1, calibrate=False,
-    encoder_params={"codebook": 1000, "sample_blocks": 20_000},
+    encoder="visterms", encoder_params={"codebook": 1000, "sample_blocks": 20_000},
 )  # fmt: skip
 catalogue = visterm.Catalogue.create(folder / "catalogue", tagger)
 catalogue.index(folder / "photos", [row["tags"] for row in rows])

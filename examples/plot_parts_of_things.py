@@ -48,7 +48,7 @@ end = int(0.8 * len(crops))
 known = visterm.WordRelations([(part, whole) for part, whole in PART_OF if whole in WHOLES])
 tagger = visterm.Tagger(
     model="objects_and_parts", model_params={"epochs": 40, "dim": 50}, min_count=3, n_jobs=1,
-    encoder_params={"codebook": 400, "sample_blocks": 10_000, "max_side": 128},
+    encoder="visterms", encoder_params={"codebook": 400, "sample_blocks": 10_000, "max_side": 128},
 ).fit(crops[:end], tags[:end], relations=known, calibrate=False)  # fmt: skip
 
 # %%

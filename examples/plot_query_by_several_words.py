@@ -18,7 +18,7 @@ scenes = [draw_scene((1, number)) for number in range(800)]
 tagged, others = scenes[:300], scenes[300:]
 tagger = visterm.fit(
     [scene.image for scene in tagged], [scene.tags for scene in tagged], model="ridge", min_count=3, n_jobs=1,
-    encoder_params={"codebook": 1000, "sample_blocks": 20_000},
+    encoder="visterms", encoder_params={"codebook": 1000, "sample_blocks": 20_000},
 )  # fmt: skip
 catalogue = visterm.Catalogue(tagger).add([scene.image for scene in others])
 print(catalogue)

@@ -18,7 +18,8 @@ from visterm_research.scenes import IS_A, draw_scene
 scenes = [draw_scene((1, number)) for number in range(400)]
 tagger = visterm.fit(
     [scene.image for scene in scenes], [scene.tags for scene in scenes], model="wsabie", min_count=6, n_jobs=1,
-    encoder_params={"codebook": 1000, "sample_blocks": 20_000}, model_params={"epochs": 30}, calibrate=False,
+    encoder="visterms", encoder_params={"codebook": 1000, "sample_blocks": 20_000}, model_params={"epochs": 30},
+    calibrate=False,
 )  # fmt: skip
 
 # %%

@@ -21,7 +21,7 @@ from visterm_research.scenes import draw_scene
 scenes = [draw_scene((1, number)) for number in range(300)]
 tagger = visterm.fit(
     [scene.image for scene in scenes], [scene.tags for scene in scenes], model="ridge", min_count=5, n_jobs=1,
-    encoder_params={"codebook": 1000, "sample_blocks": 20_000},
+    encoder="visterms", encoder_params={"codebook": 1000, "sample_blocks": 20_000},
 )  # fmt: skip
 print(tagger)
 

@@ -20,7 +20,7 @@ photos = [scene.image for scene in scenes]
 tags = [[tag for tag in scene.tags if tag in NOUNS and tag not in parents] for scene in scenes]
 tagger = visterm.fit(
     photos[:300], tags[:300], tree=IS_A, model="ridge", min_count=3, n_jobs=1,
-    encoder_params={"codebook": 1000, "sample_blocks": 20_000},
+    encoder="visterms", encoder_params={"codebook": 1000, "sample_blocks": 20_000},
 )  # fmt: skip
 print(sorted(parents & set(tagger.vocabulary)), "were learned, though nobody gave them")
 

@@ -16,7 +16,8 @@ from tiny_networks import WEIGHTS, colour_network
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
-from visterm.encoders import onnx_network
+from visterm.encoders import effnet_lite, onnx_network
+from visterm.encoders.effnet_lite import REQUIREMENT
 from visterm.encoders.named import (
     TABLE_ENV,
     default_encoder,
@@ -46,7 +47,9 @@ PHOTO = np.full((8, 8, 3), (10, 50, 130), np.uint8)
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
-    """A table of the user's own, whose one network lies beside it."""
+    """A table of the user's own, whose one network lies beside it; no network comes from a package."""
+    monkeypatch.setattr(effnet_lite, "PACKAGE", "efficientnet-lite2-that-nobody-has")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "mine" / "networks.toml"
     file.parent.mkdir()
     file.write_text(ROW)
@@ -55,13 +58,15 @@ def table(tmp_path, monkeypatch):
     return file
 
 
-def test_every_row_of_ours_says_what_people_need_to_know_and_that_nobody_ran_it():
-    assert list(networks()) == ["siglip2", "siglip2-fast", "clip", "dinov2", "mobilenet"]
+def test_every_row_of_ours_says_what_people_need_to_know_and_whether_we_ran_it(tmp_path, monkeypatch):
+    (tmp_path / "networks.toml").touch()
+    monkeypatch.setenv(TABLE_ENV, str(tmp_path / "networks.toml"))
+    assert list(networks()) == ["siglip2", "siglip2-fast", "clip", "dinov2", "effnet-lite", "mobilenet"]
     for row in networks().values():
         assert row.licence
         assert row.good_for
-        assert not row.run_by_us
-        assert not is_here(row)
+        assert row.run_by_us == (row.package is not None)
+        assert row.package or not is_here(row)
         Onnx(network=row.name, **row.encoder)
         check_settings(dict(row.settings))
     siglip2 = network_named("siglip2").text
@@ -203,7 +208,7 @@ def test_a_table_that_cannot_be_is_refused_by_row_and_key(table, old, new, words
 def test_a_row_of_the_users_replaces_ours_of_that_name(table):
     table.write_text(ROW.replace("[colours]", "[clip]"))
     assert network_named("clip").good_for == "tests"
-    assert list(networks()) == ["clip", "siglip2", "siglip2-fast", "dinov2", "mobilenet"]
+    assert list(networks()) == ["clip", "siglip2", "siglip2-fast", "dinov2", "effnet-lite", "mobilenet"]
 
 
 def test_what_goes_into_the_layer_of_classes_is_read_from_behind_the_output(tmp_path):
@@ -265,7 +270,7 @@ def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp
     code, _, err = visterm(f"{fit} --overwrite", tmp_path)
     assert code == 0, err
     assert "Encoder: visterms. " in err
-    assert "none is here. Fetch one: visterm encoders get siglip2 (687.8 MB, licence: Apache-2.0)" in err
+    assert f"none is here. Install one with: pip install {REQUIREMENT} (`visterm encoders` lists others)" in err
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from visterm.core.types import Matrix, Tag
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import whole_file
 from visterm.data import Corpus
-from visterm.encoders import DEFAULT_ENCODER
 from visterm.evaluation import Cell, Report, Shown
 from visterm.features.training_rows import encode_corpus, training_rows
 from visterm.metrics import average_precisions, evaluate
@@ -84,7 +83,7 @@ def run_demo(
         write_json(temporary, {"kind": KIND, FORMAT_KEY: FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
     library = draw_library(folder / "library", n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
     corpus = Corpus.read(library.images, library.tags_file)
-    tagger = Tagger(encoder=DEFAULT_ENCODER, model="wsabie", seed=seed, n_jobs=n_jobs)
+    tagger = Tagger(model="wsabie", seed=seed, n_jobs=n_jobs)
     rows = training_rows(tagger.encoder, corpus, min_count=MIN_COUNT, progress=progress)
     tagger.learn(rows, calibrate=True, progress=progress)
     tagger.save(folder / "run", overwrite=True)

@@ -191,7 +191,6 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
 
     if images is not None:
         raise UserError(f"--to {to} writes a run, without photos. Leave IMAGES out.")
-    onnx_model.check_packages()
     tagger = visterm.Tagger.load(run)
     graph = (onnx_model.export_model if to == "onnx" else onnx_model.export_photoprism_model)(tagger, out)
     if json:

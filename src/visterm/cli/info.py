@@ -183,7 +183,7 @@ def encoders(
         is_local, has_words = named.is_here(row), row.text is not None and named.is_here(row, text=True)
         objects.append({
             "name": row.name, "summary": row.good_for, "licence": row.licence, "size": row.size(),
-            "repository": row.repository, "revision": row.revision, "on this machine": is_local,
+            "repository": row.repository, "revision": row.revision, "package": row.package, "on this machine": is_local,
             "its words on this machine": has_words, "run by us": row.run_by_us, "your row": row.yours,
         })  # fmt: skip
         on_disk = "yes" if is_local and (has_words or row.text is None) else "without words" if is_local else "no"

@@ -46,6 +46,12 @@ def user_file(name: str, variable: str) -> Path:
     return Path(get_app_dir("visterm")) / name
 
 
+def cache_file(name: str) -> Path:
+    """Return the path of a file that can be made again, in visterm's folder of ``XDG_CACHE_HOME`` or ``~/.cache``."""
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(folder) / "visterm" / name
+
+
 def is_alive(pid: int) -> bool:
     """Return whether a process on this machine is running; True if unknown."""
     if not hasattr(signal, "SIGKILL"):  # Windows, where `os.kill` ends a process whatever the signal is

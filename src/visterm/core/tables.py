@@ -126,7 +126,7 @@ ENCODERS = Registry(
     [
         _encoder("visterms", "visterms:Visterms", "counts of visterms, small patches of texture and colour", PAMIR),
         _encoder("chain", "chain:Chain", "the features of several encoders, one after the other"),
-        _encoder("onnx", "onnx:Onnx", "an output of any neural network for images in an ONNX file", extra="onnx"),
+        _encoder("onnx", "onnx:Onnx", "an output of any neural network for images in an ONNX file"),
         _encoder("immich", "immich:Immich", "the vectors of a running machine-learning server of Immich"),
         _encoder(
             "precomputed", "precomputed:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."

@@ -50,6 +50,10 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     EncoderMismatchError if the file has changed on the hub; StorageError if the hub cannot be reached or refuses;
     DiskError if the disk is full or fails.
     """
+    if network.package is not None:
+        path = required(network, network.image)
+        say(f"{network.name} is in {path}, made from the weights of {network.package}. Licence: {network.licence}")
+        return [path]
     if network.repository is None:
         raise UserError(f"The files of '{network.name}' are on this machine: its row has no repository.")
     client = _client()

