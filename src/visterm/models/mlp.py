@@ -99,7 +99,7 @@ class Mlp(EpochAnnotator):
 
     hidden: int = 1024
     dropout: float = 0.5
-    learning_rate: float = 0.001
+    learning_rate: float = 0.0005
     weight_decay: float = 0.0
     batch_size: int = 128
     epochs: int = 60

@@ -26,8 +26,8 @@ from visterm.models.stopping import OnEpoch, hold_out
 ALPHAS = tuple(10.0 ** (step / 2) for step in range(0, -11, -1))  # Tried, in units of the features' mean square length
 BLOCK_ROWS = 4096
 ROTATED = 4096  # The most features that are turned to their principal axes, where steps in all of them fit together
-STEPS, MEMORY = 30, 8  # Of L-BFGS, for each penalty: it starts from the solution for the one before
-TOLERANCE = 1e-4  # Of the objective: a smaller share gained in a step ends them
+STEPS, MEMORY = 15, 8  # Of L-BFGS, for each penalty: it starts from the solution for the one before
+TOLERANCE = 1e-3  # Of the objective: a smaller share gained in a step ends them
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
