@@ -55,9 +55,9 @@ MODELS = Registry(
             extra="torch",
         ),
         _model("ridge", "linear.ridge:Ridge", "one linear scorer per tag, by least squares"),
-        _model("logistic", "linear.logistic:Logistic", "one yes-or-no question per tag, whose answers are chances"),
-        _model("mlp", "mlp:Mlp", "a network with one hidden layer: ridge with a bend"),
-        _model("ease", "linear.ease:Ease", "tags from the other tags of things known by number, in closed form"),
+        _model("logistic", "linear.logistic:Logistic", "one linear scorer per tag, by logistic regression"),
+        _model("mlp", "mlp:Mlp", "neural network with one hidden layer, learned from all tags at once"),
+        _model("ease", "linear.ease:Ease", "for images known by number: weights from tag to tag, in closed form"),
         _model(
             "text_ridge",
             "linear.text_ridge:TextRidge",

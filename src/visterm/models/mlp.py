@@ -1,10 +1,12 @@
-"""A network with one hidden layer, trained with binary cross-entropy: what ridge asks linearly, with a bend."""
+"""A network with one hidden layer, trained with binary cross-entropy on all tags at once."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,45 +21,45 @@ from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, Floats, TrainingState, Validation
+from visterm.models.epochs import EpochAnnotator, Floats, TrainingState, Validation, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
-FIRST_MOMENT, SECOND_MOMENT, SMALLEST_ROOT = (
-    np.float32(0.9),
-    np.float32(0.999),
-    np.float32(1e-8),
-)  # Of Adam, its paper's
-CONSTANT = 1e-3  # Share of the mean deviation: what varies less counts as constant
-PREDICTED_ROWS = 4096  # Images whose hidden layer is computed at a time
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
+
+BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
+MIN_DEVIATION = 1e-3  # Features with less than this share of the mean deviation count as constant
+BLOCK_ROWS = 4096  # Number of images whose hidden layer is computed at a time
 
 
-class MeanLoss(NamedTuple):
-    """What an epoch did: the mean loss of its images, over all tags."""
+class EpochLoss(NamedTuple):
+    """The result of an epoch: the loss of an image, the sum over all tags, on average."""
 
     loss: float
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Mlp(EpochAnnotator):
-    """Scores tags by a network: features, a hidden layer of rectified sums, then a logistic regression of each tag.
+    """Scores tags by a network: features, a hidden layer of rectified sums, and a logistic regression per tag.
 
-    ``u(x) = [max(0, (x - mean) / scale · A + a), 1]`` and ``v(t) = [w_t, b_t]``. It minimises the binary cross-entropy
-    of all tags by Adam, in batches, with dropout of hidden sums. It stops by validation images, or by some that it
-    holds out; then it learns from all images for as many epochs as were best. Explicit negatives count as not given.
+    ``u(x) = [max(0, (x - mean) / scale · A + a), 1]`` and ``v(t) = [w_t, b_t]``. Training minimises the binary
+    cross-entropy of all tags with Adam, in batches, with dropout of hidden units. Validation images, or some that are
+    held out, choose when to stop; in the second case, the network is then trained again on all images for the best
+    number of epochs. Explicit negatives count as not given.
 
     Parameters
     ----------
     hidden : int
-        Sums of the hidden layer. More can bend further, and takes time in proportion.
+        Number of hidden units. More can follow more complex features, and takes time in proportion.
     dropout : float
-        Share of the hidden sums that are left out of a batch, 0 to below 1. More is smoother.
+        Share of the hidden units to leave out of each batch, 0 to below 1. More is smoother.
     learning_rate : float
         Size of Adam's steps.
     weight_decay : float
-        Share by which weights shrink in a step of size 1.
+        Share by which the weights shrink in a step of size 1.
     batch_size : int
-        Images a step.
+        Number of images per step.
     epochs, patience, valid_share, schedule, random_state
         As in `EpochAnnotator`.
 
@@ -65,7 +67,7 @@ class Mlp(EpochAnnotator):
     ----------
     mean_ : ndarray of float32, shape (n_features,)
     scale_ : ndarray of float32, shape (n_features,)
-        The features' deviations.
+        Standard deviations of the features.
     hidden_weights_ : ndarray of float32, shape (n_features, hidden)
         A.
     hidden_offsets_ : ndarray of float32, shape (hidden,)
@@ -87,7 +89,7 @@ class Mlp(EpochAnnotator):
         "hidden_offsets_": Array("float32", ("hidden",)),
     }
 
-    test_params: ClassVar[dict[str, Any]] = {"hidden": 32, "epochs": 30, "batch_size": 16, "dropout": 0.2}
+    test_params: ClassVar[Mapping[str, object]] = {"hidden": 32, "epochs": 30, "batch_size": 16, "dropout": 0.2}
 
     limits: ClassVar[dict[str, Limit]] = {
         "hidden": check_count,
@@ -120,35 +122,40 @@ class Mlp(EpochAnnotator):
         if given.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self.mean_, self.scale_ = _moments(X)
-        self.n_held_out_, self._held_out = 0, None
+        self._held_out = None
         seed = int(rng.integers(2**62))
         learned, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
         if valid is None:
             learned, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
         self.n_held_out_ = held_out.size
         judged = (X[held_out], Y[held_out]) if held_out.size else valid
-        self._train(X[learned], given[learned], judged, self.epochs, seed, monitor=monitor, on_epoch=on_epoch)
+        self._train(X[learned], given[learned], judged, self.epochs, seed, monitor, on_epoch)
 
         if held_out.size:
             fit = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
             history = self.history_
-            self._train(X, given, None, self.n_epochs_, seed, monitor=monitor, on_epoch=on_epoch)
+            self._train(X, given, None, self.n_epochs_, seed, monitor, on_epoch)
             self.history_, self._held_out = history, fit
 
     def _train(
-        self, X: Matrix, given: sp.csr_array, judged: Validation | None, epochs: int, seed: int, **how: Any
+        self,
+        X: Matrix,
+        given: sp.csr_array,
+        judged: Validation | None,
+        epochs: int,
+        seed: int,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
-        """Train from start values, which `seed` draws, and publish the best weights, or the last."""
-        training = NetworkTraining(self, X, given, seed)
-
-        def publish() -> tuple[Floats, ...]:
-            self._publish(*training.weights)
-            self._refuse_non_finite()
-            return training.weights
-
-        with one_blas_thread():
-            state = TrainingState(self.patience)
-            self._run_epochs(state, epochs, training.run_epoch, publish, self._measure_map(judged), **how)
+        """Train from start values, which `seed` draws, and publish the best weights, or the last ones."""
+        training, state = NetworkTraining(self, X, given, seed), TrainingState()
+        epoch_rates = self._epochs(state, epochs, self._measure_map(judged), monitor=monitor, on_epoch=on_epoch)
+        with one_blas_thread(), closing(epoch_rates):
+            for rate in epoch_rates:
+                state.means_of_epoch = training.run_epoch(rate)
+                state.published = training.weights
+                self._publish(*training.weights)
+                self._refuse_non_finite()
 
     def _publish(self, *weights: Floats) -> None:
         hidden_weights, hidden_offsets, tag_weights, tag_offsets = weights
@@ -158,15 +165,21 @@ class Mlp(EpochAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         rows = np.empty((X.shape[0], self.hidden + 1), np.float32)
         with one_blas_thread():
-            for start in range(0, X.shape[0], PREDICTED_ROWS):
-                part = slice(start, start + PREDICTED_ROWS)
+            for start in range(0, X.shape[0], BLOCK_ROWS):
+                part = slice(start, start + BLOCK_ROWS)
                 sums = _scaled(X[part], self.mean_, self.scale_) @ self.hidden_weights_ + self.hidden_offsets_
                 rows[part] = with_ones(np.maximum(sums, 0))
         return rows
 
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
+        """Add the steps from features to scores, see `WritesSteps`."""
+        A, V = self.hidden_weights_ / self.scale_[:, None], self.tag_rows_
+        sums = steps.affine(x, A, self.hidden_offsets_ - self.mean_ @ A)
+        return str(steps.affine(steps.add("Relu", sums), V[:, :-1].T, V[:, -1]))
+
 
 class NetworkTraining:
-    """One training of the network of an `Mlp`; `weights` are A, a, W (hidden, n_tags) and b, changed in place."""
+    """Trains the network of an `Mlp`; `weights` are A, a, W (hidden, n_tags) and b, which change in place."""
 
     def __init__(self, model: Mlp, X: Matrix, given: sp.csr_array, seed: int) -> None:
         self._model, self._X, self._given = model, X, given
@@ -176,62 +189,73 @@ class NetworkTraining:
         A = self._rng.standard_normal((width, model.hidden), np.float32) * np.float32(np.sqrt(2 / width))
         W = self._rng.standard_normal((model.hidden, n_tags), np.float32) * np.float32(np.sqrt(1 / model.hidden))
         b = np.log(share / (1 - share)).astype(np.float32)
-        self.weights: tuple[Floats, ...] = (A, np.zeros(model.hidden, np.float32), W, b)
+        self.weights: Weights = (A, np.zeros(model.hidden, np.float32), W, b)
         self._means = tuple(np.zeros_like(weight) for weight in self.weights)
         self._squares = tuple(np.zeros_like(weight) for weight in self.weights)
         self._steps = 0
 
-    def run_epoch(self, rate: float) -> MeanLoss:
-        """Go over all images once, in random order; `rate` scales the size of the steps."""
+    def run_epoch(self, rate: float) -> EpochLoss:
+        """Train on all images once, in random order; `rate` is a factor of the learning rate."""
         n = self._X.shape[0]
         order, total = self._rng.permutation(n), 0.0
         for start in range(0, n, self._model.batch_size):
             batch = order[start : start + self._model.batch_size]
             total += self._step(self._X[batch], dense(self._given[batch]), self._model.learning_rate * rate)
-        return MeanLoss(total / n)
+        return EpochLoss(total / n)
 
     def _step(self, X: Matrix, given: NDArray[np.float32], rate: float) -> float:
-        """Move the weights by one batch; return the sum of its losses."""
-        model, (A, a, W, b) = self._model, self.weights
-        rows = _scaled(X, model.mean_, model.scale_)
-        kept = np.float32(1 - model.dropout)
-        sums = np.asarray(rows @ A + a, np.float32)
-        passed = sums > 0
-        if model.dropout:
-            passed &= self._rng.random(sums.shape, np.float32) < kept
-        hidden = np.where(passed, sums, np.float32(0)) / kept
-        scores = np.asarray(hidden @ W + b, np.float32)
+        """Change the weights by one batch, and return the sum of its losses."""
+        kept = None
+        if self._model.dropout:
+            kept = self._rng.random((X.shape[0], self._model.hidden), np.float32) >= self._model.dropout
+        loss, gradients = self.gradients(X, given, kept)
+        self._move(gradients, rate)
+        return float(loss * X.shape[0])
+
+    def gradients(
+        self, X: Matrix, given: NDArray[np.float32], kept: NDArray[np.bool_] | None = None
+    ) -> tuple[float, Weights]:
+        """Return the mean loss of a batch, and its gradients by the weights.
+
+        `kept`, (n_images, hidden), says which hidden units are not left out, or None for all of them.
+        """
+        A, a, W, b = self.weights
+        rows = _scaled(X, self._model.mean_, self._model.scale_)
+        sums = rows @ A + a
+        passed = sums > 0 if kept is None else (sums > 0) & kept
+        factor = np.float32(1 if kept is None else 1 / (1 - self._model.dropout))
+        hidden = np.where(passed, sums, np.float32(0)) * factor
+        scores = hidden @ W + b
         loss = float(np.logaddexp(0, scores).sum(dtype=np.float64) - (scores * given).sum(dtype=np.float64))
 
         errors = (expit(scores) - given) / np.float32(len(scores))
-        back = np.where(passed, errors @ W.T, np.float32(0)) / kept
-        self._move((rows.T @ back, back.sum(axis=0), hidden.T @ errors, errors.sum(axis=0)), rate)
-        return loss
+        back = np.where(passed, errors @ W.T, np.float32(0)) * factor
+        return loss / len(scores), (rows.T @ back, back.sum(axis=0), hidden.T @ errors, errors.sum(axis=0))
 
-    def _move(self, gradients: tuple[Any, ...], rate: float) -> None:
-        """Take Adam's step."""
+    def _move(self, gradients: Weights, rate: float) -> None:
+        """Make a step of Adam."""
         self._steps += 1
-        size = np.float32(rate * np.sqrt(1 - SECOND_MOMENT**self._steps) / (1 - FIRST_MOMENT**self._steps))
+        size = np.float32(rate * np.sqrt(1 - BETA_2**self._steps) / (1 - BETA_1**self._steps))
         shrunk = np.float32(1 - rate * self._model.weight_decay)
         for weight, mean, square, gradient in zip(self.weights, self._means, self._squares, gradients, strict=True):
-            mean *= FIRST_MOMENT
-            mean += (1 - FIRST_MOMENT) * gradient
-            square *= SECOND_MOMENT
-            square += (1 - SECOND_MOMENT) * np.square(gradient)
+            mean *= BETA_1
+            mean += (1 - BETA_1) * gradient
+            square *= BETA_2
+            square += (1 - BETA_2) * np.square(gradient)
             if weight.ndim == 2 and self._model.weight_decay:
                 weight *= shrunk
-            weight -= size * mean / (np.sqrt(square) + SMALLEST_ROOT)
+            weight -= size * mean / (np.sqrt(square) + EPSILON)
 
 
 def _moments(X: Matrix) -> tuple[Floats, Floats]:
-    """Return the means and deviations of features; that of a constant feature is the mean deviation."""
+    """Return the means and deviations of features; constant features get the mean deviation."""
     mean = column_means(X)
     squares: Any = sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
     deviation = np.sqrt(np.maximum(np.asarray(squares, np.float64) - mean**2, 0))
     usual = float(deviation.mean()) or 1.0
-    return mean.astype(np.float32), np.where(deviation > CONSTANT * usual, deviation, usual).astype(np.float32)
+    return mean.astype(np.float32), np.where(deviation > MIN_DEVIATION * usual, deviation, usual).astype(np.float32)
 
 
 def _scaled(X: Matrix, mean: Floats, scale: Floats) -> Floats:
-    """Return features less their means, in units of their deviations, as an array."""
+    """Return features minus their means, divided by their deviations, as an array."""
     return np.asarray((dense(X) - mean) / scale, np.float32)

@@ -1,4 +1,4 @@
-"""EASE: what people tag is predicted from what else they tagged, by weights from tag to tag in closed form."""
+"""EASE: predict an image's tags from its other tags, by weights from tag to tag in closed form."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge
 
-ALPHAS = tuple(10.0 ** (step / 2) for step in range(-2, 10))  # Tried, from the middle on, as long as they get better
-CHOICE_TAGS, CHOICE_IMAGES = 3000, 20_000  # The most that choose the penalty: time grows with the cube of the tags
-ENOUGH_IMAGES = 500  # With three tags or more: then images with two, of which one is left, have no say
+ALPHAS = tuple(10.0 ** (step / 2) for step in range(-2, 10))  # Tried from the middle on, as long as they get better
+MAX_CHOICE_TAGS, MAX_CHOICE_IMAGES = 3000, 20_000  # To choose the penalty: its time grows with the cube of the tags
+MIN_CHOICE_IMAGES = 500  # With as many images of three tags, images of two don't choose: one tag says little
 BLOCK_BYTES = 2**25
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ease(Ridge):
-    """Predicts the tags of images known by number from their other tags, by weights from each tag to each other.
+    """Predicts the tags of images known by number from their other tags, by a weight for each pair of tags.
 
     ``score(i, t) = Σ_s y_is B_st``, where ``B`` minimises ``‖Y - Y B‖² + alpha ‖B‖²`` and no tag predicts itself: with
     ``P = (YᵀY + alpha I)⁻¹``, ``B = I - P diag(1 / diag P)``. So ``u(i)`` is the row of an image's tags, and ``v(t)`` a
     column of ``B``. Explicit negatives count as not given.
 
-    Of more than `max_inputs` tags only the most frequent ones predict: they predict each other as above, and the
-    others by least squares with the same penalty.
+    If there are more than `max_inputs` tags, only the most frequent ones predict: each other as above, and the other
+    tags by least squares with the same penalty.
 
-    Images with features are learned from as `Ridge` does: no tag of theirs is known when they are to be tagged.
+    With features, it is `Ridge`, as the tags of a new image are not known.
 
     Parameters
     ----------
     alpha : float, optional
-        Penalty. More trusts fewer pairs of tags, and is nearer to the tag frequencies. None: the value, from 0.1 to
-        30,000, that ranks tags best which were taken off the training images, one an image (mean reciprocal rank, of
-        at most 20,000 images and the 3,000 most frequent tags). Of images with features, as `Ridge` has it.
+        Penalty. More trusts fewer pairs of tags, and is nearer to the tag frequencies. None: the value from 0.1 to
+        30,000 that ranks held-out tags best, one per training image (mean reciprocal rank, with at most 20,000 images
+        and the 3,000 most frequent tags). With features, see `Ridge`.
     max_inputs : int
-        The most tags that predict. Memory grows with their square, time with their cube: 10,000 take 800 MB.
+        Maximum number of tags that predict. Memory grows with its square, time with its cube: 10,000 take 800 MB.
     random_state : int, RandomState, Generator or None
-        Which tags choose the penalty.
+        The held-out tags that choose the penalty.
 
     Attributes
     ----------
     alpha_ : float
         The penalty that was used.
     inputs_ : ndarray of int64, shape (n_inputs,)
-        The tags that predict, by number.
+        The tags that predict, sorted.
     given_ : csr_array of float32, shape (n_images, n_inputs)
-        Which of them the images have.
+        Whether the images have these tags.
     tag_rows_ : ndarray of float32, shape (n_tags, n_inputs)
-        ``Bᵀ``; of images with features ``[w, b]``, and the two above are missing.
+        ``Bᵀ``. With features it is ``[w, b]``, without the two attributes above.
 
     References
     ----------
@@ -77,10 +77,14 @@ class Ease(Ridge):
     max_inputs: int = 10_000
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
-        """Add tags after the old ones, whose rows stay as they are to the bit; the old tags predict them.
+        """Add tags, which the old tags predict; the rows of the old tags don't change.
 
-        `X` are images that the model has learned from (all that have one of the new tags), or None for all of them;
-        `Y_new` (n_images, n_new) says which have the new tags.
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features), or None
+            Training images, with all that have a new tag; None: all training images.
+        Y_new : array-like or sparse, shape (n_images, n_new)
+            Above 0: the image has the new tag.
         """
         check_fitted(self)
         X = self._check_features(X)
@@ -140,7 +144,7 @@ class Ease(Ridge):
     def _check_learned(self) -> None:
         width = getattr(self, "inputs_", np.empty(self.n_features_in_ + 1)).size
         if hasattr(self, "inputs_") != hasattr(self, "given_"):
-            raise DataError("Only one of inputs_ and given_ is there; expected both or neither")
+            raise DataError("There is only one of inputs_ and given_; expected both or neither")
         if hasattr(self, "tag_rows_") and self.tag_rows_.shape[1] != width:
             raise DataError(f"tag_rows_ has {self.tag_rows_.shape[1]} columns; expected {width}")
         super()._check_learned()
@@ -155,9 +159,9 @@ class Ease(Ridge):
 
 
 def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """Return ``(gram + alpha I)⁻¹`` of a symmetric matrix of products, in its memory."""
+    """Return ``(gram + alpha I)⁻¹`` of a symmetric matrix, which it overwrites."""
     gram[np.diag_indices_from(gram)] += alpha
-    factor, _ = lapack.dpotrf(gram.T, lower=0, overwrite_a=1)  # Fortran's order, without a copy
+    factor, _ = lapack.dpotrf(gram.T, lower=0, overwrite_a=1)  # in Fortran order, without a copy
     inverse, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
     lower = np.tril_indices_from(inverse, -1)
     inverse[lower] = inverse.T[lower]
@@ -165,30 +169,30 @@ def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]
 
 
 def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
-    """Return the penalty that ranks tags best that were taken off, one an image, among those that the image lacks.
+    """Return the penalty that ranks held-out tags best, one per image, among the tags that the image lacks.
 
-    `given` (n_images, n_tags) is 1 where a tag is given. Images with fewer than two tags take no part.
+    `given`, (n_images, n_tags), is 1 where a tag is given. Images with fewer than two tags are not used.
     """
     counts = np.asarray(given.sum(axis=0))
-    given = sp.csr_array(given[:, np.sort(np.argsort(-counts, kind="stable")[:CHOICE_TAGS])])
+    given = sp.csr_array(given[:, np.sort(np.argsort(-counts, kind="stable")[:MAX_CHOICE_TAGS])])
     n_given = np.diff(given.indptr)
-    least = 3 if np.count_nonzero(n_given >= 3) >= ENOUGH_IMAGES else 2
-    images = np.sort(rng.permutation(np.flatnonzero(n_given >= least))[:CHOICE_IMAGES])
+    least = 3 if np.count_nonzero(n_given >= 3) >= MIN_CHOICE_IMAGES else 2
+    images = np.sort(rng.permutation(np.flatnonzero(n_given >= least))[:MAX_CHOICE_IMAGES])
     middle = len(ALPHAS) // 2
     if images.size == 0:
         return float(ALPHAS[middle])
-    taken = given.indptr[images] + rng.integers(0, n_given[images])
-    hidden = given.indices[taken]
-    seen = given.copy()
-    seen.data[taken] = 0
-    seen.eliminate_zeros()
-    gram = dense(seen.T.astype(np.float64) @ seen)
+    entries = given.indptr[images] + rng.integers(0, n_given[images])
+    hidden = given.indices[entries]
+    known = given.copy()
+    known.data[entries] = 0
+    known.eliminate_zeros()
+    gram = dense(known.T.astype(np.float64) @ known)
 
     def reciprocal_rank(step: int) -> float:
         inverse = inverse_gram(gram.copy(), ALPHAS[step])
         B = np.asarray(-inverse / np.diag(inverse), np.float32)
         B[np.diag_indices_from(B)] = 0
-        return float(np.concatenate(list(reciprocal_ranks(seen, B, images, hidden))).mean())
+        return float(np.concatenate(list(reciprocal_ranks(known, B, images, hidden))).mean())
 
     value = {step: reciprocal_rank(step) for step in (middle - 1, middle)}
     best = max(value, key=value.__getitem__)
@@ -202,12 +206,12 @@ def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
 
 
 def reciprocal_ranks(
-    seen: sp.csr_array, B: NDArray[np.float32], images: NDArray[np.int64], hidden: NDArray[np.int64]
+    known: sp.csr_array, B: NDArray[np.float32], images: NDArray[np.int64], hidden: NDArray[np.int64]
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield block by block 1 over the rank of each image's hidden tag among the tags that it was not seen with."""
+    """Yield the reciprocal rank of each image's hidden tag among all tags that it lacks in `known`, in blocks."""
     step = max(1, BLOCK_BYTES // (4 * B.shape[1]))
     for start in range(0, images.size, step):
-        rows = seen[images[start : start + step]]
+        rows = known[images[start : start + step]]
         scores = np.asarray(rows @ B, np.float32)
         score = scores[np.arange(len(scores)), hidden[start : start + step]][:, None]
         scores[rows.nonzero()] = -np.inf

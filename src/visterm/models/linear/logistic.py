@@ -1,7 +1,8 @@
-"""Logistic regression of all tags at once: one yes-or-no question a tag, whose answers are chances."""
+"""Logistic regression of all tags at once, along a path of penalties."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,32 +24,35 @@ from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import mean_square_norm
 from visterm.models.stopping import OnEpoch, hold_out
 
-ALPHAS = tuple(10.0 ** (step / 2) for step in range(0, -11, -1))  # Tried, in units of the features' mean square length
+ALPHAS = tuple(
+    10.0 ** (step / 2) for step in range(0, -11, -1)
+)  # To try, in units of the features' mean squared length
+DEFAULT_ALPHA = 0.01  # Without held-out images to choose by
 BLOCK_ROWS = 4096
-ROTATED = 4096  # The most features that are turned to their principal axes, where steps in all of them fit together
-STEPS, MEMORY = 15, 8  # Of L-BFGS, for each penalty: it starts from the solution for the one before
-TOLERANCE = 1e-3  # Of the objective: a smaller share gained in a step ends them
+MAX_ROTATED = 4096  # With at most this many features, they are rotated to their principal axes
+MAX_STEPS, MEMORY = 15, 8  # Steps of L-BFGS for each penalty, and how many of them it remembers
+TOLERANCE = 1e-3  # The steps end when one lowers the objective by a smaller share
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Logistic(LinearAnnotator):
-    """Asks of each tag whether an image has it, by a logistic regression; all tags are learned at once.
+    """Scores the tags by logistic regression, one linear scorer per tag; all tags are learned at once.
 
     Minimises ``Σ log(1 + exp(s)) - y s + alpha/2 ‖W‖²`` over all images and tags, with ``s = x · w + b``, by L-BFGS.
-    It starts from the tag frequencies, ``b = log(p / (1 - p))``, and goes from strong penalties to weak ones, each from
-    the solution of the one before. Explicit negatives count as not given.
+    It starts from the tag frequencies, ``b = log(p / (1 - p))``, and goes from strong to weak penalties, each from the
+    solution of the previous one. Explicit negatives count as not given.
 
     Parameters
     ----------
     alpha : float, optional
         Penalty, in units of the mean squared length of the centred feature rows. More is smoother and nearer to the
-        tag frequencies. None: the value, from 1 down to 0.00001, that ranks the tags of held-out images best (MAP over
+        tag frequencies. None: the value from 1 down to 0.00001 that ranks the tags of held-out images best (MAP over
         images).
     valid_share : float
-        Share of the images held out to choose the penalty by, where `fit` is given no validation images; not less than
-        50 images. With fewer the penalty is 0.01.
+        Share of the images to hold out to choose the penalty if `fit` has no validation images; with less than 50
+        such images, the penalty is 0.01.
     random_state : int, RandomState, Generator or None
-        Which images are held out.
+        Draws the held-out images.
 
     Attributes
     ----------
@@ -60,7 +64,7 @@ class Logistic(LinearAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(above=0)}
 
-    test_params: ClassVar[dict[str, Any]] = {"alpha": 0.01}
+    test_params: ClassVar[Mapping[str, object]] = {"alpha": 0.01}
 
     alpha: float | None = None
     valid_share: float = 0.1
@@ -80,7 +84,7 @@ class Logistic(LinearAnnotator):
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
             solver = LogisticSolver(X, given)
-            self.alpha_ = 0.01 if self.alpha is None else float(self.alpha)
+            self.alpha_ = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
             if self.alpha is None:
                 learned, judged = np.arange(X.shape[0]), np.empty(0, np.int64)
                 if valid is None:
@@ -97,11 +101,11 @@ class Logistic(LinearAnnotator):
 
 
 class LogisticSolver:
-    """Solves for all tags, penalty after penalty, each from the solution of the one before.
+    """Solves for all tags, one penalty after another, each from the solution of the previous one.
 
-    Features are centred and turned to their principal axes (not if there are more than `ROTATED`), and each weight is
-    measured in units of its curvature, the square root of ``λ_j p_t (1 - p_t) + penalty`` for an axis of the variance
-    λ and a tag of the share p, so that a step suits rare and frequent tags alike.
+    Features are centred and rotated to their principal axes (with more than `MAX_ROTATED` features, they stay as they
+    are). Each weight is measured in units of its curvature, the square root of ``λ_j p_t (1 - p_t) + penalty``, with
+    the variance λ of an axis and the share p of a tag, so that steps have the right size for rare and frequent tags.
     """
 
     def __init__(self, X: Matrix, given: sp.csr_array) -> None:
@@ -109,7 +113,7 @@ class LogisticSolver:
         self._axes: NDArray[np.float32] | None = None
         self._mean = np.zeros(d, np.float32)
         self._rows: Matrix = X
-        if d <= ROTATED:  # in blocks as arrays, so that sparse features give the same bytes
+        if d <= MAX_ROTATED:  # as arrays in blocks: sparse features give the same bytes
             blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, n, BLOCK_ROWS)]
             mean = sum(dense(X[block]).sum(axis=0, dtype=np.float64) for block in blocks) / n
             self._mean = np.asarray(mean, np.float32)
@@ -145,7 +149,7 @@ class LogisticSolver:
         return best
 
     def solve(self, alpha: float, images: NDArray[np.int64] | None = None) -> None:
-        """Move the weights to the solution for a penalty and some of the images (None: all)."""
+        """Set the weights to the solution for a penalty, on some of the images (None: all)."""
         rows, given = (self._rows, self._given) if images is None else (self._rows[images], self._given[images])
         n, penalty = rows.shape[0], alpha * self._scale
         units = np.sqrt(np.outer(self._variances, self._spread) + penalty / n).astype(np.float32)
@@ -171,10 +175,9 @@ class LogisticSolver:
             return loss / n, (gradient.ravel() / n).astype(np.float64)
 
         start = np.vstack([self._W * units, self._b * bias_units]).astype(np.float64).ravel()
-        options = {"maxiter": STEPS, "maxcor": MEMORY, "ftol": TOLERANCE, "gtol": 0.0}
+        options = {"maxiter": MAX_STEPS, "maxcor": MEMORY, "ftol": TOLERANCE, "gtol": 0.0}
         result = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         parts = result.x.astype(np.float32).reshape(d + 1, n_tags)
-        self.n_steps = result.nit
         self._W, self._b = parts[:d] / units, parts[d] / bias_units
 
     def weights(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
