@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, Floats, TrainingState, Validation, Weights
+from visterm.models.epochs import EpochAnnotator, EpochLoss, Floats, TrainingState, Validation, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
 MIN_DEVIATION = 1e-3  # Features with less than this share of the mean deviation count as constant
 BLOCK_ROWS = 4096  # Number of images whose hidden layer is computed at a time
-
-
-class EpochLoss(NamedTuple):
-    """The result of an epoch: the loss of an image, the sum over all tags, on average."""
-
-    loss: float
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
