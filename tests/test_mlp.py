@@ -9,9 +9,10 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from refusals import refused
 from visterm.core.errors import DataError
+from visterm.models import mlp
 from visterm.models.blend.mixing import image_map
 from visterm.models.linear.ridge import Ridge
-from visterm.models.mlp import Mlp, NetworkTraining
+from visterm.models.mlp import Mlp, NetworkTraining, PrincipalAxes
 
 SMALL = {"hidden": 32, "batch_size": 16, "dropout": 0.2, "learning_rate": 0.003}
 
@@ -25,7 +26,7 @@ def test_gradients_are_those_of_finite_differences():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((20, 4)).astype(np.float32), (rng.random((20, 3)) < 0.4).astype(np.float32)
     model = Mlp(hidden=6, dropout=0.5, epochs=1).fit(X, Y)
-    training = NetworkTraining(model, X, sp.csr_array(Y), seed=0)
+    training = NetworkTraining(model, PrincipalAxes.of(X), X, sp.csr_array(Y), rng)
     training.weights = tuple(weight.astype(np.float64) for weight in training.weights)
     kept = rng.random((20, 6)) < 0.5
     _, gradients = training.gradients(X, Y, kept)
@@ -73,11 +74,26 @@ def test_without_validation_images_it_holds_some_out_and_then_learns_from_all(pl
     assert other.n_epochs_ == 20
 
 
+def test_many_features_are_seen_along_principal_axes_with_the_same_scores_in_features(planted, monkeypatch):
+    monkeypatch.setattr(mlp, "MAX_AXES", 10)
+    axes = PrincipalAxes.of(planted.X_train)
+    centred = planted.X_train - planted.X_train.mean(axis=0)
+    rows = axes.rows(planted.X_train)
+    assert rows.shape[1] == 10
+    assert rows.std() == pytest.approx(1, abs=1e-3)
+    best = np.linalg.svd(planted.X_train, full_matrices=False)[2][:10]
+    kept = np.square(centred @ axes.axes).sum() / np.square(centred @ best.T).sum()
+    assert kept == pytest.approx(np.square(axes.axes[:, 0]).sum(), rel=0.05)
+    model = Mlp(**SMALL, epochs=10).fit(planted.X_train, planted.Y_train)
+    assert model.hidden_weights_.shape == (planted.X_train.shape[1], 32)
+    prior = image_map(np.tile(planted.Y_train.mean(axis=0), (len(planted.X_test), 1)), planted.Y_test)
+    assert image_map(model.decision_function(planted.X_test), planted.Y_test) > 1.3 * prior
+
+
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_scores_are_one_product_of_the_hidden_layer_and_the_tags(form, planted):
     model = Mlp(**SMALL, epochs=3).fit(form(planted.X_train), planted.Y_train)
-    rows = (planted.X_test - model.mean_) / model.scale_
-    hidden = np.maximum(rows @ model.hidden_weights_ + model.hidden_offsets_, 0)
+    hidden = np.maximum(planted.X_test @ model.hidden_weights_ + model.hidden_offsets_, 0)
     expected = hidden @ model.tag_rows_[:, :-1].T + model.tag_rows_[:, -1]
     np.testing.assert_allclose(model.decision_function(form(planted.X_test)), expected, atol=1e-4)
 

@@ -98,6 +98,7 @@ class Annotator(Estimator, ABC):
     _side = SideKnowledge()
     _may_hold_out = True
     _held_out: HeldOutFit | None = None
+    _unfinished: Any = None  # The training that `FinishesFits.finish` continues
 
     learned: ClassVar[dict[str, Kind]] = {
         "n_features_in_": Whole(least=1),
@@ -262,8 +263,11 @@ class Annotator(Estimator, ABC):
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Return and forget how the last `fit` scored its held-out images before it learned from all images."""
-        held_out, self._held_out = self._held_out, None
+        """Return and forget how the last `fit` scored its held-out images before it learned from all images.
+
+        It also forgets the training that `finish` would continue.
+        """
+        held_out, self._held_out, self._unfinished = self._held_out, None, None
         return held_out
 
     def remember(self, side: SideKnowledge) -> Self:
