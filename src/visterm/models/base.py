@@ -348,14 +348,19 @@ class Annotator(Estimator, ABC):
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
-        self._may_hold_out = hold_out and (self.finds_length or not is_identity(X))  # else nothing would be known
+        self._may_hold_out = hold_out and (self.holds_out_tags or not is_identity(X))  # else nothing would be known
         yield X, Y, rng, valid
         self._refuse_non_finite()
 
     @property
     def finds_length(self) -> bool:
-        """Whether training chooses its number of epochs; it then also holds out tags of images known by number."""
+        """Whether training chooses its number of epochs."""
         return getattr(self, "schedule", None) == OPEN
+
+    @property
+    def holds_out_tags(self) -> bool:
+        """Whether a fit may hold out tags of images known by number."""
+        return self.finds_length
 
     @property
     def share_to_hold_out(self) -> float:

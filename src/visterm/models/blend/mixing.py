@@ -19,6 +19,7 @@ MAX_PASSES = 10
 
 SAMPLE_ROWS = 2000  # Use at most this many images to find weights
 SAMPLE_BYTES = 2**28  # Maximum memory for the scores of all members: with very many tags, fewer images are used
+USUAL_MODELS = ("kernel_ridge", "ridge")
 MIN_GAIN = 1e-9  # Smaller gains in MAP are rounding errors
 MIN_WORTH = 0.002  # Minimum gain in the sum of both MAPs for a model to be kept; smaller gains may be chance
 LIFTS_AND_CENTRES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
@@ -91,6 +92,28 @@ def without_idlers(
             break
         weights = remaining
     return weights
+
+
+def usual_mix(names: Sequence[str], scores: Sequence[Floats], Y: sp.csr_array) -> NDArray[np.float64]:
+    """Return the weights that hold for most data: equal ones of ridge and kernel ridge, or the best model alone."""
+    both = [
+        max((m for m, name in enumerate(names) if name == usual), key=lambda m: both_maps(scores[m], Y), default=None)
+        for usual in USUAL_MODELS
+    ]
+    if None in both:
+        both = [int(np.argmax([both_maps(member, Y) for member in scores]))]
+    return np.asarray(np.isin(np.arange(len(scores)), both) / len(both))
+
+
+def surely_better(
+    weights: NDArray[np.float64], usual: NDArray[np.float64], scores: Sequence[Floats], Y: sp.csr_array
+) -> NDArray[np.float64]:
+    """Return the weights if they gain more than a standard error over the usual ones, otherwise the usual ones."""
+    one, other = mixed(weights, scores), mixed(usual, scores)
+    gains = average_precisions(one, Y) - average_precisions(other, Y)
+    error = float(np.nanstd(gains)) / np.sqrt(np.isfinite(gains).sum())
+    gain = float(np.nanmean(gains)) + word_map(one, Y) - word_map(other, Y)
+    return weights if gain > error else usual
 
 
 def gain_of(scores: Floats, others: Floats, Y: sp.csr_array) -> float:
