@@ -20,7 +20,7 @@ from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import BY_NUMBER, DEFAULT_CANDIDATES, GROWTHS, PAIRWISE, SMALL, ColumnSet
 from visterm.models.blend.kept import explained_by, explains, tag_vectors, vectors_from
-from visterm.models.blend.mixing import LIFTS_AND_CENTRES, best_shape, gain_of, image_map, shaped
+from visterm.models.blend.mixing import LIFTS_AND_CENTRES, best_shape, gain_of, image_map, shaped, shrunk
 from visterm.models.blend.trials import Budget, MemberTrial
 from visterm.models.linear.ease import Ease
 from visterm.models.linear.ridge import Ridge
@@ -118,6 +118,7 @@ def test_a_lift_gives_rare_tags_more_often_and_changes_no_search_for_one_tag(pla
 
 def test_the_shape_has_the_best_map_or_nearly_and_then_the_best_f1(planted, monkeypatch):
     monkeypatch.setattr("visterm.models.blend.mixing.SAME_MAP", 0.01)
+    monkeypatch.setattr("visterm.models.blend.mixing.SURE_IMAGES", 0)
     rng = np.random.default_rng(0)
     Y = sp.csr_array(planted.Y_test)
     noise = rng.random(12) + 0.2  # Tags of different spread
@@ -147,7 +148,22 @@ def test_a_centre_leaves_a_score_of_the_tags_mean_as_it_is():
     )
 
 
-def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp_path):
+def test_few_images_draw_weights_to_equal_ones_of_good_models():
+    weights = shrunk(np.array([1.0, 0.0, 0.0]), [0.9, 0.8, 0.7], 150)
+    np.testing.assert_allclose(weights, [0.875, 0.125, 0])
+
+
+def test_with_few_images_a_lift_must_gain_more_than_a_standard_error(planted):
+    rng = np.random.default_rng(0)
+    Y = sp.csr_array(planted.Y_test)
+    scores = (Y.toarray() + rng.standard_normal(Y.shape)).astype(np.float32)
+    assert best_shape(scores, Y)[0] == 0
+    spread = np.linspace(0.1, 3, Y.shape[1], dtype=np.float32)
+    assert best_shape(scores * spread, Y)[0] > 0
+
+
+def test_models_that_add_nothing_are_dropped_and_the_report_says_so(many, tmp_path):
+    planted = many
     model = Auto(candidates=[PRIOR, RIDGE, KNN]).fit(planted.X_train, planted.Y_train)
     assert reasons(model)["prior"] == "adds nothing to the others"
     assert "prior" not in [MODELS.name_of(member) for member in model.members_]
@@ -167,7 +183,7 @@ def test_where_no_model_of_the_blend_explains_one_that_does_is_kept_and_ranks_no
     assert not explains(alone)
     with pytest.raises(UserError, match=r"blend \(kernel_ridge\) .* without the setting"):
         alone.explain(planted.X_test[:1], 0)
-    monkeypatch.setattr("visterm.models.blend.auto.surely_better", lambda weights, *more: np.eye(len(weights))[0])
+    monkeypatch.setattr("visterm.models.blend.auto.without_idlers", lambda weights, *more: np.eye(len(weights))[0])
     model = Auto(candidates=[kernel, KNN, RIDGE], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
     assert model.weights_.tolist() == [1, 0]
     assert reasons(model)["knn"] == "adds nothing to the others"

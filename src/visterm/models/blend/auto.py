@@ -42,9 +42,8 @@ from visterm.models.blend.mixing import (
     mixed,
     rare_tag_boost,
     sample,
-    surely_better,
+    shrunk,
     tag_offsets,
-    usual_mix,
     without_idlers,
     word_map,
 )
@@ -86,10 +85,11 @@ class BlendWeights(NamedTuple):
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags): scores of the judged images; None without any
 
 
-def blend(trials: Sequence[MemberTrial], Y: sp.csr_array, lift: float | None) -> BlendWeights:
+def blend(trials: Sequence[MemberTrial], Y: sp.csr_array, lift: float | None, *, in_folds: bool) -> BlendWeights:
     """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
-    `lift` is the boost of rare tags; None: the best one.
+    `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
+    to equal ones.
     """
     n_tags = Y.shape[1]
     if not Y.shape[0]:
@@ -97,8 +97,11 @@ def blend(trials: Sequence[MemberTrial], Y: sp.csr_array, lift: float | None) ->
         return BlendWeights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
     weighed = shortlist([trial for trial in trials if trial.scores is not None])
     scores = [trial.scores for trial in weighed if trial.scores is not None]
-    shares = without_idlers(*best_mix(scores, Y, both_maps), scores, Y)
-    shares = surely_better(shares, usual_mix([trial.name for trial in weighed], scores, Y), scores, Y)
+    shares, value = best_mix(scores, Y, both_maps)
+    if in_folds:
+        shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
+    else:
+        shares = without_idlers(shares, value, scores, Y)
     blended = mixed(shares, scores)
     lift, centre = best_shape(blended, Y) if lift is None else (float(lift), 0.0)
     factors = rare_tag_boost(blended, lift)
@@ -118,6 +121,8 @@ class Auto(Blend):
 
     The weights ``λ``, non-negative with sum 1, have the highest sum of MAP over images (annotation) and MAP over tags
     (search) on the held-out images. Separate weights for annotation and search were not better on further images.
+    Of few images, each is held out in one of five folds, weights are drawn to equal ones, and lifts must gain more than
+    a standard error. Of images known only by number, one tag each is held out, and there is no lift.
     For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
     spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
     tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores
@@ -147,7 +152,8 @@ class Auto(Blend):
     candidates : list of (name, settings) or estimators, optional
         Models to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
         cloned. A model with separate settings per block is only tried on all columns. None: `knn`, `kernel_ridge`,
-        `ridge` and `wsabie`.
+        `ridge`, `logistic`, `mlp` and `wsabie`; without the last two for few images; for images known only by number
+        `ease` and `wsabie`.
     word_vectors : array-like, shape (n_tags, n_features), optional
         Text vectors of the tags for `TextRidge`, which is then another candidate.
     tree : array-like of int, shape (n_pairs, 2), or None
@@ -156,8 +162,9 @@ class Auto(Blend):
         Boost of rare tags, from 0 (none) to 1, with c = 0. None: chosen from 0 to 0.8, and c from 0 to 0.5, as
         described above.
     valid_share : float
-        Share of the images to hold out if `fit` has no validation images; at least 50 images, unless that is more than
-        half of them. With 0, or too few images, or images known only by number, only the first candidate is fitted.
+        Share of the images to hold out if `fit` has no validation images; if that is less than 120 images, all of them
+        are held out, in five folds (with a budget, 50 images or half of them, once). With 0, or less than 20 images,
+        only the first candidate is fitted.
     explainable : bool
         Whether to keep, with weight 0, a model that explains scores and a model with tag vectors if no model of the
         blend can: the best such candidate, or a ridge regression that is first fitted on at most 1,000 images. It does
@@ -291,9 +298,8 @@ class Auto(Blend):
         budget = Budget(self.budget)
         splits = self._splits(TaggedRows(X, Y), valid, rng)
         trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
-        weights = blend(
-            trials, judged_tags(splits), 0.0 if self.lift is None and splits[0].known is not None else self.lift
-        )
+        lift = 0.0 if self.lift is None and splits[0].known is not None else self.lift
+        weights = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1)
         kept = spares(weights.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(weights.shares, (0, len(kept)))
         used = [*weights.used, *kept]

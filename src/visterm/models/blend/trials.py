@@ -25,7 +25,7 @@ from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
-from visterm.models.blend.mixing import SAMPLE_ROWS, gain_of, image_map, word_map
+from visterm.models.blend.mixing import NEARLY_BEST, SAMPLE_ROWS, gain_of, image_map, word_map
 from visterm.models.epochs import EpochAnnotator
 from visterm.models.stopping import MIN_HELD_OUT, visible_columns
 
@@ -40,7 +40,6 @@ MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the
 KEPT_REASON = "ranks nothing: kept to explain scores and compare tags"
 SPARE_REASON = "no candidate: kept to explain scores and compare tags"
 
-NEARLY_BEST = 0.8  # Minimum sum of MAPs, as a share of the best sum, to prefer a model with a smaller file
 SPARE_ROWS = 1_000  # Images of the first fit of the spare model: few, as it doesn't count for the budget
 
 
