@@ -16,7 +16,7 @@ from visterm.metrics.table import METRICS
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "figures" / "methods.json"  # of research/experiments/methods.py
 FAMILIES = {
-    "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep",),
+    "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep", "mlp"),
     "linear": ("linear",), "neighbours": ("neighbours",), "generative": ("generative",),
     "blend": ("blend",),
 }  # fmt: skip

@@ -18,13 +18,15 @@ from visterm.metrics.report import evaluate
 from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
-from visterm.models.blend.candidates import DEFAULT_CANDIDATES, EMBEDDING, GROWTHS, PAIRWISE, ColumnSet
+from visterm.models.blend.candidates import BY_NUMBER, DEFAULT_CANDIDATES, GROWTHS, PAIRWISE, SMALL, ColumnSet
 from visterm.models.blend.kept import explained_by, explains, tag_vectors, vectors_from
-from visterm.models.blend.mixing import LIFTS_AND_CENTRES, best_shape, gain_of, image_map, shaped
+from visterm.models.blend.mixing import LIFTS_AND_CENTRES, best_shape, gain_of, image_map, shaped, shrunk
 from visterm.models.blend.trials import Budget, MemberTrial
+from visterm.models.linear.ease import Ease
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir
+from visterm.models.ranking.wsabie import Wsabie
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})
@@ -34,6 +36,12 @@ PRIOR = ("prior", {})
 @pytest.fixture(scope="module")
 def planted():
     return plant_corpus(random_state=1)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Enough images to hold a share out once, all with a tag."""
+    return plant_corpus(n_train=600, random_state=1)
 
 
 @pytest.fixture
@@ -110,6 +118,7 @@ def test_a_lift_gives_rare_tags_more_often_and_changes_no_search_for_one_tag(pla
 
 def test_the_shape_has_the_best_map_or_nearly_and_then_the_best_f1(planted, monkeypatch):
     monkeypatch.setattr("visterm.models.blend.mixing.SAME_MAP", 0.01)
+    monkeypatch.setattr("visterm.models.blend.mixing.SURE_IMAGES", 0)
     rng = np.random.default_rng(0)
     Y = sp.csr_array(planted.Y_test)
     noise = rng.random(12) + 0.2  # Tags of different spread
@@ -139,7 +148,22 @@ def test_a_centre_leaves_a_score_of_the_tags_mean_as_it_is():
     )
 
 
-def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp_path):
+def test_few_images_draw_weights_to_equal_ones_of_good_models():
+    weights = shrunk(np.array([1.0, 0.0, 0.0]), [0.9, 0.8, 0.7], 150)
+    np.testing.assert_allclose(weights, [0.875, 0.125, 0])
+
+
+def test_with_few_images_a_lift_must_gain_more_than_a_standard_error(planted):
+    rng = np.random.default_rng(0)
+    Y = sp.csr_array(planted.Y_test)
+    scores = (Y.toarray() + rng.standard_normal(Y.shape)).astype(np.float32)
+    assert best_shape(scores, Y)[0] == 0
+    spread = np.linspace(0.1, 3, Y.shape[1], dtype=np.float32)
+    assert best_shape(scores * spread, Y)[0] > 0
+
+
+def test_models_that_add_nothing_are_dropped_and_the_report_says_so(many, tmp_path):
+    planted = many
     model = Auto(candidates=[PRIOR, RIDGE, KNN]).fit(planted.X_train, planted.Y_train)
     assert reasons(model)["prior"] == "adds nothing to the others"
     assert "prior" not in [MODELS.name_of(member) for member in model.members_]
@@ -241,24 +265,41 @@ def test_where_no_model_that_explains_can_be_fitted_the_refusal_says_why(planted
         model.explain(planted.X_test[:1], 0)
 
 
-def test_a_share_is_held_out_and_learned_from_in_the_end(planted):
-    model = Auto(candidates=[KNN, RIDGE], valid_share=0.25).fit(planted.X_train, planted.Y_train)
-    assert model.n_held_out_ == 60
-    assert all(member.rows_.shape[0] == 240 for member in model.members_ if isinstance(member, Knn))
-    given = Auto(candidates=[KNN]).fit(planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
-    assert (given.n_held_out_, given.members_[0].rows_.shape[0]) == (120, 240)
+def test_a_share_is_held_out_and_learned_from_in_the_end(many):
+    model = Auto(candidates=[KNN, RIDGE], valid_share=0.25).fit(many.X_train, many.Y_train)
+    assert model.n_held_out_ == 150
+    assert all(member.rows_.shape[0] == 600 for member in model.members_ if isinstance(member, Knn))
+    given = Auto(candidates=[KNN]).fit(many.X_train, many.Y_train, valid=(many.X_test, many.Y_test))
+    assert (given.n_held_out_, given.members_[0].rows_.shape[0]) == (120, 600)
 
 
-def test_the_fit_of_all_images_keeps_the_settings_that_the_first_fit_chose(planted):
-    model = Auto(candidates=[("knn", {}), ("ridge", {})], random_state=2).fit(planted.X_train, planted.Y_train)
+def test_the_fit_of_all_images_keeps_the_settings_that_the_first_fit_chose(many):
+    model = Auto(candidates=[("knn", {}), ("ridge", {})], random_state=2).fit(many.X_train, many.Y_train)
     for member in model.members_:
         assert all(value is not None for name, value in member.get_params().items() if name != "n_jobs")
 
 
-@pytest.mark.parametrize(("n", "held"), [(98, 0), (100, 50), (200, 50)])
-def test_of_small_libraries_fifty_images_are_held_out_unless_that_is_more_than_half(n, held, planted):
+def test_a_model_that_the_judged_images_stopped_continues_on_all_images(many, monkeypatch):
+    finished = []
+    plain = Wsabie.finish
+    monkeypatch.setattr(
+        Wsabie, "finish", lambda self, X, Y, **more: finished.append(X.shape) or plain(self, X, Y, **more)
+    )
+    model = Auto(candidates=[("wsabie", {"dim": 8})]).fit(many.X_train, many.Y_train)
+    assert finished == [many.X_train.shape]
+    assert model.members_[0].n_held_out_ == 0
+
+
+@pytest.mark.parametrize(("n", "held"), [(19, 0), (20, 20), (200, 200)])
+def test_each_image_of_a_small_library_is_held_out_in_one_of_five_folds(n, held, planted):
     model = Auto(candidates=[RIDGE, KNN]).fit(planted.X_train[:n], planted.Y_train[:n])
     assert model.n_held_out_ == held
+    fit = model.take_held_out()
+    if held:
+        tagged = np.flatnonzero(np.diff(planted.Y_train[:n].indptr))
+        np.testing.assert_array_equal(np.sort(fit.images), tagged)
+    budgeted = Auto(candidates=[RIDGE, KNN], budget=1e6).fit(planted.X_train[:100], planted.Y_train[:100])
+    assert budgeted.n_held_out_ == 50
 
 
 def test_without_images_to_judge_by_the_first_candidate_is_fitted_alone(planted):
@@ -310,11 +351,11 @@ def test_what_the_first_fits_take_to_compile_leaves_no_candidate_out(clock, plan
     assert not any("time" in entry["reason"] for entry in model.report_)
 
 
-def test_scores_of_held_out_images_are_given_once_and_are_those_of_the_first_fits(planted):
-    tagged = (planted.Y_train.toarray() > 0).any(axis=1)
-    X, Y = planted.X_train[tagged], planted.Y_train[tagged]
+def test_scores_of_held_out_images_are_given_once_and_are_those_of_the_first_fits(many):
+    X, Y = many.X_train, many.Y_train
     model = Auto(candidates=[RIDGE], lift=0).fit(X, Y)
     held = model.take_held_out()
+    assert len(held.images) == 120
     learned = np.setdiff1d(np.arange(X.shape[0]), held.images)
     expected = Ridge(alpha=1.0).fit(X[learned], Y[learned]).decision_function(X[held.images])
     expected = (expected - expected.mean()) / expected.std()
@@ -322,11 +363,23 @@ def test_scores_of_held_out_images_are_given_once_and_are_those_of_the_first_fit
     assert model.take_held_out() is None
 
 
-def test_a_budget_that_is_not_the_limit_changes_nothing(planted):
+def test_scores_of_folds_are_those_of_a_fit_on_the_other_folds(planted):
+    X, Y = planted.X_train[:100], planted.Y_train[:100]
+    held = Auto(candidates=[RIDGE], lift=0).fit(X, Y).take_held_out()
+    scores = held.scores(np.arange(100))
+    for start in range(0, 100, 20):  # One fold after the other
+        images = held.images[start : start + 20]
+        others = np.setdiff1d(np.arange(100), images)
+        expected = Ridge(alpha=1.0).fit(X[others], Y[others]).decision_function(X[images])
+        expected = (expected - expected.mean()) / expected.std()
+        np.testing.assert_allclose(scores[start : start + 20], expected, atol=1e-4)
+
+
+def test_a_budget_that_is_not_the_limit_changes_nothing(many):
     free, ample = (
-        Auto(candidates=[RIDGE, KNN], budget=budget).fit(planted.X_train, planted.Y_train) for budget in (None, 1e6)
+        Auto(candidates=[RIDGE, KNN], budget=budget).fit(many.X_train, many.Y_train) for budget in (None, 1e6)
     )
-    np.testing.assert_array_equal(free.decision_function(planted.X_test), ample.decision_function(planted.X_test))
+    np.testing.assert_array_equal(free.decision_function(many.X_test), ample.decision_function(many.X_test))
     np.testing.assert_array_equal(free.weights_, ample.weights_)
 
 
@@ -358,17 +411,32 @@ def test_settings_that_cannot_be_used_are_refused(wrong, value, planted):
 
 
 def test_what_is_tried_by_default_is_known_with_every_setting():
-    for by_number in (False, True):
-        for name, settings in EMBEDDING if by_number else DEFAULT_CANDIDATES:
-            MODELS.create(name, **settings).check_settings()
+    for name, settings in (*BY_NUMBER, *SMALL, *DEFAULT_CANDIDATES):
+        MODELS.create(name, **settings).check_settings()
+        assert name in GROWTHS
     assert GROWTHS["knn"] < PAIRWISE == 2
     assert "pamir" not in GROWTHS
 
 
-def test_images_known_only_by_number_are_left_to_the_model_made_for_them():
+def test_images_known_only_by_number_are_judged_by_held_out_tags():
+    Y = plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train
+    model = Auto().fit(None, Y)
+    assert [entry["model"] for entry in model.report_] == ["ease", "wsabie"]
+    assert sum(entry["weight"] for entry in model.report_) == pytest.approx(1)
+    assert 50 <= model.n_held_out_ <= 120
+    assert (model.lift_, model.take_held_out()) == (0, None)
+    best = max(entry["map"] + entry["word_map"] for entry in model.report_)
+    assert model.valid_map_ + model.valid_word_map_ >= best - 1e-6
+
+
+def test_with_few_images_known_by_number_the_first_candidate_is_fitted_alone():
     Y = plant_corpus(n_tags=12, random_state=3).Y_train[:60]
     model = Auto().fit(None, Y)
-    assert [entry["model"] for entry in model.report_] == ["wsabie"]
+    assert reasons(model) == {
+        "ease": "alone: there are no images to judge by",
+        "wsabie": "left out: there are no images to judge by",
+    }
+    np.testing.assert_array_equal(model.members_[0].tag_rows_, Ease().fit(None, Y).tag_rows_)
     assert model.n_held_out_ == 0
 
 

@@ -55,6 +55,9 @@ MODELS = Registry(
             extra="torch",
         ),
         _model("ridge", "linear.ridge:Ridge", "one linear scorer per tag, by least squares"),
+        _model("logistic", "linear.logistic:Logistic", "one linear scorer per tag, by logistic regression"),
+        _model("mlp", "mlp:Mlp", "neural network with one hidden layer, learned from all tags at once"),
+        _model("ease", "linear.ease:Ease", "for images known by number: weights from tag to tag, in closed form"),
         _model(
             "text_ridge",
             "linear.text_ridge:TextRidge",

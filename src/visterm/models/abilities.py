@@ -10,9 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.products import dense
-from visterm.core.types import MatrixLike, PairRanking
+from visterm.core.types import Matrix, MatrixLike, PairRanking
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+    from visterm.core.progress import Progress
     from visterm.encoders.onnx_graph import GraphSteps
 
 
@@ -94,6 +97,14 @@ class FitsStreams(Protocol):
 
     def fit_stream(self, windows: Any, **options: Any) -> Self:
         """Learn from windows, with the options of `visterm.models.ranking.ranker.PairRanker.fit_stream`."""
+
+
+@runtime_checkable
+class FinishesFits(Protocol):
+    """Continues a fit that validation images stopped, from its best weights."""
+
+    def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress) -> None:
+        """Learn from all images, checked as in `_fit`; call it once, after a `fit` with validation images."""
 
 
 @runtime_checkable

@@ -98,6 +98,7 @@ class Annotator(Estimator, ABC):
     _side = SideKnowledge()
     _may_hold_out = True
     _held_out: HeldOutFit | None = None
+    _unfinished: Any = None  # The training that `FinishesFits.finish` continues
 
     learned: ClassVar[dict[str, Kind]] = {
         "n_features_in_": Whole(least=1),
@@ -262,8 +263,11 @@ class Annotator(Estimator, ABC):
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Return how the last `fit` scored its held-out images before it learned from all images, and forget it."""
-        held_out, self._held_out = self._held_out, None
+        """Return and forget how the last `fit` scored its held-out images before it learned from all images.
+
+        It also forgets the training that `finish` would continue.
+        """
+        held_out, self._held_out, self._unfinished = self._held_out, None, None
         return held_out
 
     def remember(self, side: SideKnowledge) -> Self:
@@ -344,15 +348,20 @@ class Annotator(Estimator, ABC):
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
-        # A model knows nothing about held-out images that it knows only by number
-        self._may_hold_out = hold_out and (self.finds_length or not is_identity(X))
+        # A model knows nothing about held-out images that it knows only by number, unless it holds out tags
+        self._may_hold_out = hold_out and (self.holds_out_tags or not is_identity(X))
         yield X, Y, rng, valid
         self._refuse_non_finite()
 
     @property
     def finds_length(self) -> bool:
-        """Whether training chooses its number of epochs; it then also holds out tags of images known by number."""
+        """Whether training chooses its number of epochs."""
         return getattr(self, "schedule", None) == OPEN
+
+    @property
+    def holds_out_tags(self) -> bool:
+        """Whether a fit may hold out tags of images known by number."""
+        return self.finds_length
 
     @property
     def share_to_hold_out(self) -> float:

@@ -50,6 +50,12 @@ class EpochSums(NamedTuple):
     violated: float  # Share of the examples with a step
 
 
+class EpochLoss(NamedTuple):
+    """The result of an epoch of a network: its mean loss."""
+
+    loss: float
+
+
 @dataclass(kw_only=True, eq=False)
 class TrainingState:
     """The state of a training: `epoch` is the next epoch, from 1; `history` has the records of the epochs before it.

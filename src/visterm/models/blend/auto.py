@@ -18,11 +18,12 @@ from visterm.core.products import dense
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, MatrixLike
-from visterm.models.abilities import FeatureShares, RelearnsTags
+from visterm.models.abilities import FeatureShares, FinishesFits, RelearnsTags
 from visterm.models.base import Annotator, Blocks
 from visterm.models.blend.candidates import (
+    BY_NUMBER,
     DEFAULT_CANDIDATES,
-    EMBEDDING,
+    SMALL,
     ColumnSet,
     Member,
     any_from_kernel,
@@ -41,18 +42,33 @@ from visterm.models.blend.mixing import (
     mixed,
     rare_tag_boost,
     sample,
+    shrunk,
     tag_offsets,
     without_idlers,
     word_map,
 )
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, TaggedRows, shortlist, spares, try_candidates
+from visterm.models.blend.trials import (
+    KEPT_REASON,
+    MAX_WEIGHTED_MODELS,
+    Budget,
+    MemberTrial,
+    Split,
+    TaggedRows,
+    by_number,
+    judged_tags,
+    shortlist,
+    spares,
+    try_candidates,
+)
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
+MIN_IMAGES = 20  # With fewer images, there is nothing to judge by
+FEW_JUDGED, N_FOLDS = 120, 5  # If fewer images would be held out, all images are, in as many folds
 ALONE_REASON = "alone: there are no images to judge by"
 # Keys: whether a model has weight, and whether it is kept
 REASONS = {(True, True): "in the blend", (False, True): KEPT_REASON, (False, False): "adds nothing to the others"}
@@ -69,20 +85,25 @@ class BlendWeights(NamedTuple):
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags): scores of the judged images; None without any
 
 
-def blend(trials: Sequence[MemberTrial], judged: TaggedRows, lift: float | None) -> BlendWeights:
-    """Find the weights of measured trials; `lift` is the boost of rare tags (None: the best one).
+def blend(trials: Sequence[MemberTrial], Y: sp.csr_array, lift: float | None, *, in_folds: bool) -> BlendWeights:
+    """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
-    Without judged images, the first trial has all the weight.
+    `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
+    to equal ones.
     """
-    n_tags = judged.Y.shape[1]
-    if not judged.X.shape[0]:
+    n_tags = Y.shape[1]
+    if not Y.shape[0]:
         trials[0].reason = ALONE_REASON
         return BlendWeights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
     weighed = shortlist([trial for trial in trials if trial.scores is not None])
     scores = [trial.scores for trial in weighed if trial.scores is not None]
-    shares = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
+    shares, value = best_mix(scores, Y, both_maps)
+    if in_folds:
+        shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
+    else:
+        shares = without_idlers(shares, value, scores, Y)
     blended = mixed(shares, scores)
-    lift, centre = best_shape(blended, judged.Y) if lift is None else (float(lift), 0.0)
+    lift, centre = best_shape(blended, Y) if lift is None else (float(lift), 0.0)
     factors = rare_tag_boost(blended, lift)
     offsets = tag_offsets(blended, factors, centre)
     blended = factors.astype(np.float32) * blended + offsets.astype(np.float32)
@@ -100,6 +121,8 @@ class Auto(Blend):
 
     The weights ``λ``, non-negative with sum 1, have the highest sum of MAP over images (annotation) and MAP over tags
     (search) on the held-out images. Separate weights for annotation and search were not better on further images.
+    Of few images, each is held out in one of five folds, weights are drawn to equal ones, and lifts must gain more than
+    a standard error. Of images known only by number, one tag each is held out, and there is no lift.
     For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
     spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
     tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores
@@ -129,7 +152,8 @@ class Auto(Blend):
     candidates : list of (name, settings) or estimators, optional
         Models to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
         cloned. A model with separate settings per block is only tried on all columns. None: `knn`, `kernel_ridge`,
-        `ridge` and `wsabie`.
+        `ridge`, `logistic`, `mlp` and `wsabie`; without the last two for few images; for images known only by number
+        `ease` and `wsabie`.
     word_vectors : array-like, shape (n_tags, n_features), optional
         Text vectors of the tags for `TextRidge`, which is then another candidate.
     tree : array-like of int, shape (n_pairs, 2), or None
@@ -138,8 +162,9 @@ class Auto(Blend):
         Boost of rare tags, from 0 (none) to 1, with c = 0. None: chosen from 0 to 0.8, and c from 0 to 0.5, as
         described above.
     valid_share : float
-        Share of the images to hold out if `fit` has no validation images; at least 50 images, unless that is more than
-        half of them. With 0, or too few images, or images known only by number, only the first candidate is fitted.
+        Share of the images to hold out if `fit` has no validation images; if that is less than 120 images, all of them
+        are held out, in five folds (with a budget, 50 images or half of them, once). With 0, or less than 20 images,
+        only the first candidate is fitted.
     explainable : bool
         Whether to keep, with weight 0, a model that explains scores and a model with tag vectors if no model of the
         blend can: the best such candidate, or a ridge regression that is first fitted on at most 1,000 images. It does
@@ -205,6 +230,11 @@ class Auto(Blend):
     valid_share: float = 0.2
     explainable: bool = True
 
+    @property
+    def holds_out_tags(self) -> bool:
+        """Whether a fit may hold out tags of images known by number."""
+        return True
+
     def explain(self, x: MatrixLike, tag: int) -> FeatureShares:
         """Return the contribution of each feature to a tag's score, see `explain_linear`.
 
@@ -265,16 +295,16 @@ class Auto(Blend):
         on_epoch: OnEpoch | None,
     ) -> None:
         self.check_settings()
-        budget, trials = Budget(self.budget), self._candidates(X, rng)
-        learned, judged, held_out = self._split(TaggedRows(X, Y), valid, len(trials), rng)
-        self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
-        trials = try_candidates(trials, learned, judged, X.shape[0], budget, monitor, rng)
-        weights = blend(trials, judged, self.lift)
-        kept = spares(weights.used, trials, learned, judged, self.n_jobs, monitor) if self.explainable else []
+        budget = Budget(self.budget)
+        splits = self._splits(TaggedRows(X, Y), valid, rng)
+        trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
+        lift = 0.0 if self.lift is None and splits[0].known is not None else self.lift
+        weights = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1)
+        kept = spares(weights.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(weights.shares, (0, len(kept)))
         used = [*weights.used, *kept]
-        self._fit_again(used, TaggedRows(X, Y), budget, monitor)
-        self._keep(used, weights, judged, held_out)
+        self._fit_again(used, TaggedRows(X, Y), splits, budget, monitor)
+        self._keep(used, weights, splits)
         weight_of = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
         self.report_ = [
             {
@@ -308,13 +338,13 @@ class Auto(Blend):
         tags.input_tags.pairwise = any_from_kernel(self.candidates, "candidates", "auto")
         return tags
 
-    def _candidates(self, X: Matrix, rng: np.random.Generator) -> list[MemberTrial]:
+    def _candidates(self, X: Matrix, n_splits: int, rng: np.random.Generator) -> list[MemberTrial]:
         by_number = getattr(self, "by_number_", False)
         blocks, word_vectors, tree = (self.known(name) for name in self.takes)
         candidates = []
 
         for columns in column_sets(X, None if by_number else blocks):
-            given: Sequence[Member] = EMBEDDING if by_number else DEFAULT_CANDIDATES
+            given: Sequence[Member] = BY_NUMBER if by_number else SMALL if n_splits > 1 else DEFAULT_CANDIDATES
             if self.candidates is not None:
                 given = member_list(self.candidates, "candidates")
             elif word_vectors is not None and columns.block == 0 and not by_number:
@@ -343,31 +373,57 @@ class Auto(Blend):
                     model.set_known(tree=tree)
         return candidates
 
-    def _split(
-        self, rows: TaggedRows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
-    ) -> tuple[TaggedRows, TaggedRows, NDArray[np.int64]]:
-        """Return the training rows, the judged rows (empty if too few, or without tags) and their positions."""
-        n, no_rows = rows.X.shape[0], np.empty(0, np.int64)
-        nothing_held_out = rows, TaggedRows(rows.X[:0], rows.Y[:0]), no_rows
-        if getattr(self, "by_number_", False) or (valid is None and self.share_to_hold_out == 0):
-            return nothing_held_out
-        if valid is None:
-            trained, held_out = hold_out(n, max(self.share_to_hold_out, min(MIN_HELD_OUT / n, 0.5)), rng)
-            learned = TaggedRows(visible_columns(self, rows.X[trained], trained), rows.Y[trained])
-            judged = TaggedRows(visible_columns(self, rows.X[held_out], trained), rows.Y[held_out])
-        else:
-            learned, judged, held_out = rows, TaggedRows(*valid), no_rows
-        tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
-        if tagged.size == 0:
-            return nothing_held_out
-        chosen = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
-        return learned, TaggedRows(judged.X[chosen], judged.Y[chosen]), held_out[chosen] if held_out.size else no_rows
+    def _splits(
+        self, rows: TaggedRows, valid: tuple[Matrix, sp.csr_array] | None, rng: np.random.Generator
+    ) -> list[Split]:
+        """Return the images to learn from and to judge by: folds of few images; with nothing to judge by, one split.
 
-    def _fit_again(self, used: list[MemberTrial], rows: TaggedRows, budget: Budget, monitor: Progress) -> None:
+        Judged images without tags are left out.
+        """
+        n, all_images = rows.X.shape[0], np.arange(rows.X.shape[0])
+        self.n_held_out_ = 0
+        nothing_judged = Split(rows, TaggedRows(rows.X[:0], rows.Y[:0]), all_images[:0])
+        if valid is not None:
+            self.n_held_out_ = valid[0].shape[0]
+            known = sp.csr_array(valid[0] @ (rows.Y > 0)) if getattr(self, "by_number_", False) else None
+            splits = [Split(rows, TaggedRows(*valid), all_images[:0], known)]
+        elif self.share_to_hold_out == 0:
+            return [nothing_judged]
+        elif getattr(self, "by_number_", False):
+            split = by_number(rows.X, rows.Y, rng, round(self.share_to_hold_out * n))
+            self.n_held_out_ = 0 if split is None else split.images.size
+            return [nothing_judged if split is None else split]
+        else:
+            folds = self._folds(n, rng)
+            splits = [self._without(rows, np.setdiff1d(all_images, fold), fold) for fold in folds]
+            self.n_held_out_ = sum(fold.size for fold in folds)
+        splits = [tagged for split in splits if (tagged := _tagged(split, rng)).judged.X.shape[0]]
+        return splits or [nothing_judged]
+
+    def _folds(self, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+        """Return the positions of the images to hold out, sorted, in turn if they are few."""
+        share = self.share_to_hold_out
+        if n < MIN_IMAGES:
+            return []
+        if share * n >= FEW_JUDGED or self.budget is not None:
+            return [hold_out(n, max(share, min(MIN_HELD_OUT / n, 0.5)), rng)[1]]
+        order = rng.permutation(n)
+        return [np.sort(order[fold::N_FOLDS]) for fold in range(N_FOLDS)]
+
+    def _without(self, rows: TaggedRows, learned: NDArray[np.int64], held_out: NDArray[np.int64]) -> Split:
+        parts = (
+            TaggedRows(visible_columns(self, rows.X[images], learned), rows.Y[images]) for images in (learned, held_out)
+        )
+        return Split(*parts, held_out)
+
+    def _fit_again(
+        self, used: list[MemberTrial], rows: TaggedRows, splits: Sequence[Split], budget: Budget, monitor: Progress
+    ) -> None:
         """Fit the models on all images that were fitted on a part, largest weight first, as long as time remains.
 
-        The settings that a model chose are kept: other settings would change the spread of its scores, for which the
-        lift and the weights were found.
+        After a single split, a model that stopped by the judged images continues, and the settings that another model
+        chose are kept: other settings would change the spread of its scores, for which the lift and the weights were
+        found.
         """
         n_all = rows.X.shape[0]
         may_stay = budget.limited and not learns_from_kernel(self)  # kernel values are read with all images from now on
@@ -379,22 +435,26 @@ class Auto(Blend):
                 reason = trial.reason or REASONS[self.weights_[m] > 0, True]
                 trial.reason = f"{reason}, as fitted on {trial.n_rows:,} of {n_all:,} images: no time was left"
                 continue
-            trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
-            trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
+            shown = Titled(monitor, trial.title)
+            if len(splits) == 1 and isinstance(trial.model, FinishesFits) and trial.n_rows == splits[0].n_learned:
+                trial.model.finish(trial.columns.of(rows.X), rows.Y, monitor=shown)
+                continue
+            settings = chosen_settings(trial.model) if len(splits) == 1 else {}
+            trial.model = clone(trial.model).set_params(**settings)
+            trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=shown)
 
-    def _keep(
-        self, used: list[MemberTrial], weights: BlendWeights, judged: TaggedRows, held_out: NDArray[np.int64]
-    ) -> None:
+    def _keep(self, used: list[MemberTrial], weights: BlendWeights, splits: Sequence[Split]) -> None:
         """Stack the models of the blend, and store the blend's MAP on the judged images."""
         self.lift_, self.tag_factors_, self.tag_offsets_ = weights.lift, weights.tag_factors, weights.tag_offsets
         self.valid_map_: float | None = None
         self.valid_word_map_: float | None = None
         self._held_out = None
         if weights.scores is not None:
-            self.valid_map_ = image_map(weights.scores, judged.Y)
-            self.valid_word_map_ = word_map(weights.scores, judged.Y)
+            Y, held_out = judged_tags(splits), np.concatenate([split.images for split in splits])
+            self.valid_map_, self.valid_word_map_ = image_map(weights.scores, Y), word_map(weights.scores, Y)
             identity = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
-            self._held_out = HeldOutFit(held_out, weights.scores, identity) if held_out.size else None
+            may_calibrate = held_out.size and splits[0].known is None
+            self._held_out = HeldOutFit(held_out, weights.scores, identity) if may_calibrate else None
         self.members_ = [trial.model for trial in used]
         self.columns_ = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])
@@ -404,3 +464,15 @@ class Auto(Blend):
         V: Any = stacked_tag_rows(self._ranking()[0], shares[self.weights_ > 0], constants)
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
+
+
+def _tagged(split: Split, rng: np.random.Generator) -> Split:
+    """Return a split with as many of the judged images that have tags as `sample` allows."""
+    judged = split.judged
+    tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
+    chosen = tagged[sample(tagged.size, MAX_WEIGHTED_MODELS, judged.Y.shape[1], rng)]
+    return split._replace(
+        judged=TaggedRows(judged.X[chosen], judged.Y[chosen]),
+        images=split.images[chosen] if split.images.size else split.images,
+        known=None if split.known is None else split.known[chosen],
+    )

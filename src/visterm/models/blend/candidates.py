@@ -26,13 +26,24 @@ Member: TypeAlias = tuple[str, Settings] | Annotator
 MemberList: TypeAlias = tuple[tuple[str, Settings], ...]
 
 EXAMPLE_LIST = '[("wsabie", {"dim": 100}), ("ridge", {})]'
-EMBEDDING: MemberList = (("wsabie", {}),)
-DEFAULT_CANDIDATES: MemberList = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
-"""Images known only by number cannot be held out, so the last candidate is the only one for them."""
+BY_NUMBER: MemberList = (("ease", {}), ("wsabie", {}))
+SMALL: MemberList = (("kernel_ridge", {}), ("ridge", {}), ("knn", {}), ("logistic", {"alpha": 0.1}))
+DEFAULT_CANDIDATES: MemberList = (
+    ("knn", {}),
+    ("kernel_ridge", {}),
+    ("ridge", {}),
+    ("logistic", {}),
+    ("mlp", {}),
+    ("wsabie", {}),
+)
+"""Few images that are judged in folds have the candidates `SMALL`, which need no images to stop by."""
 
 GROWTHS = {
     "knn": 1,
+    "ease": 1,
     "kernel_ridge": 1.6,
+    "logistic": 1.2,
+    "mlp": 1.2,
     "prior": 1,
     "ridge": 1.5,
     "tagprop": 1.2,

@@ -19,6 +19,9 @@ MAX_PASSES = 10
 
 SAMPLE_ROWS = 2000  # Use at most this many images to find weights
 SAMPLE_BYTES = 2**28  # Maximum memory for the scores of all members: with very many tags, fewer images are used
+EQUAL_IMAGES = 50  # See `shrunk`
+NEARLY_BEST = 0.8  # Minimum share of the best value for a model to count as good
+SURE_IMAGES = 200  # With fewer images, a lift must raise MAP by more than a standard error
 MIN_GAIN = 1e-9  # Smaller gains in MAP are rounding errors
 MIN_WORTH = 0.002  # Minimum gain in the sum of both MAPs for a model to be kept; smaller gains may be chance
 LIFTS_AND_CENTRES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
@@ -93,6 +96,15 @@ def without_idlers(
     return weights
 
 
+def shrunk(weights: NDArray[np.float64], values: Sequence[float], n_images: int) -> NDArray[np.float64]:
+    """Return weights chosen on few images as if `EQUAL_IMAGES` more images had chosen equal ones of the good members.
+
+    `values` are the members' own, in the measure of the weights; a good member has at least 80 % of the best value.
+    """
+    good = np.asarray(values) >= NEARLY_BEST * max(values)
+    return np.asarray((n_images * weights + EQUAL_IMAGES * good / good.sum()) / (n_images + EQUAL_IMAGES))
+
+
 def gain_of(scores: Floats, others: Floats, Y: sp.csr_array) -> float:
     """Return the gain in MAP over images from adding `scores` to `others` with the best of five weights, at least 0."""
     shares = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -131,11 +143,18 @@ def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, flo
     """Find the lift and the centre with the best F1 among those whose MAP over images is nearly the best.
 
     `scores`, float32, and `Y`, their tags, have the shape (n_images, n_tags). F1 is computed from the mean precision
-    and recall over tags, with five tags per image: rare tags count as much as frequent ones.
+    and recall over tags, with five tags per image: rare tags count as much as frequent ones. With few images, there is
+    only a lift if MAP is higher by more than a standard error.
     """
-    maps = {shape: image_map(shaped(scores, *shape), Y) for shape in LIFTS_AND_CENTRES}
-    threshold = max(maps.values()) - SAME_MAP
-    candidates = [shape for shape in LIFTS_AND_CENTRES if maps[shape] >= threshold]
+    precisions = {shape: average_precisions(shaped(scores, *shape), Y) for shape in LIFTS_AND_CENTRES}
+    maps = {shape: float(np.nanmean(values)) for shape, values in precisions.items()}
+    if len(scores) < SURE_IMAGES:
+        plain = precisions[LIFTS_AND_CENTRES[0]]
+        errors = {shape: np.nanstd(values - plain) / np.sqrt(len(scores)) for shape, values in precisions.items()}
+        candidates = [shape for shape in maps if maps[shape] - errors[shape] > np.nanmean(plain)]
+        candidates.append(LIFTS_AND_CENTRES[0])
+    else:
+        candidates = [shape for shape in maps if maps[shape] >= max(maps.values()) - SAME_MAP]
     return max(candidates, key=lambda shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"])
 
 

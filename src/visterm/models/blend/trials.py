@@ -13,21 +13,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import identity_rows
 from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.estimator import clone
 from visterm.core.packing import learned_parts
-from visterm.core.progress import Progress, Titled
+from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
+from visterm.data.tag_queries import hold_one_out
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
-from visterm.models.blend.mixing import gain_of, image_map, word_map
-from visterm.models.stopping import visible_columns
+from visterm.models.blend.mixing import NEARLY_BEST, SAMPLE_ROWS, gain_of, image_map, word_map
+from visterm.models.epochs import EpochAnnotator
+from visterm.models.stopping import MIN_HELD_OUT, visible_columns
 
 PROBE_PART = 8  # Every eighth row is fitted first, to estimate the time for all rows
 MIN_PROBE_ROWS = 50
+MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP, on an eighth of the images, for a model that trains in epochs
 
 WARM_UP_ROWS = 50  # Rows of the fit whose only purpose is to compile kernels
 MAX_COLUMN_SETS = 3  # All candidates are tried on at most this many sets of columns; on others only the first candidate
@@ -36,7 +40,6 @@ MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the
 KEPT_REASON = "ranks nothing: kept to explain scores and compare tags"
 SPARE_REASON = "no candidate: kept to explain scores and compare tags"
 
-NEARLY_BEST = 0.8  # Minimum sum of MAPs, as a share of the best sum, to prefer a model with a smaller file
 SPARE_ROWS = 1_000  # Images of the first fit of the spare model: few, as it doesn't count for the budget
 
 
@@ -63,6 +66,25 @@ class TaggedRows(NamedTuple):
     Y: sp.csr_array
 
 
+class Split(NamedTuple):
+    """Images to learn from, and others to judge by; of images known by number, some tags of the same images.
+
+    `images` are the positions of the judged images in the training images, empty for validation images. `known` are
+    tags of the judged images that a model has learned, which are ranked last; None if these images are held out.
+    """
+
+    learned: TaggedRows
+    judged: TaggedRows
+    images: NDArray[np.int64]
+    known: sp.csr_array | None = None
+    rows: NDArray[np.int64] | None = None  # positions of the learned images if they are a part; None: all
+
+    @property
+    def n_learned(self) -> int:
+        """Number of images of which all tags are learned."""
+        return int(self.learned.X.shape[0] - (0 if self.known is None else self.judged.X.shape[0]))
+
+
 @dataclass(eq=False)
 class MemberTrial:
     """A candidate and its results."""
@@ -76,7 +98,7 @@ class MemberTrial:
     mean: float = 0.0  # Mean of the scores before scaling
     scale: float = 1.0  # Standard deviation of the scores before scaling
     seconds: float | None = None  # Time of the fit and of the scores
-    n_rows: int = 0  # Number of images in the fit
+    n_rows: int = 0  # Number of images in the fit, without those whose tags were held out
     # Its MAP on the judged images, over images and over tags
     map: float | None = None
     word_map: float | None = None
@@ -104,8 +126,7 @@ class MemberTrial:
 
 def try_candidates(
     trials: Sequence[MemberTrial],
-    learned: TaggedRows,
-    judged: TaggedRows,
+    splits: Sequence[Split],
     n_all: int,
     budget: Budget,
     monitor: Progress,
@@ -113,27 +134,30 @@ def try_candidates(
 ) -> list[MemberTrial]:
     """Fit and measure each candidate, or set its `reason` to skip it; return the trials in the order of fitting.
 
-    With a budget, the time of a fit is estimated from a fit on an eighth of the rows, which `rng` draws. A candidate is
-    skipped if the remaining time is less than its fit and the final fits on `n_all` images (the number of training
-    images if there is no final fit) of it and of all trials before it. Its reason tells how much it adds to the best
-    trial so far on the same eighth of the rows. The first candidate is always fitted, and no fit is interrupted.
-    Kernels are compiled first, in a tiny fit that is not counted.
+    Candidates that train in epochs take long: each is first fitted on an eighth of the images, which `rng` draws, and
+    skipped if it adds little to the best trial so far on the same eighth. With a budget, the time of every candidate is
+    estimated from such a fit: it is skipped if the remaining time is less than its fit and the final fits on `n_all`
+    images (the number of training images if there is no final fit) of it and of all trials before it. Its reason tells
+    how much it adds. The first candidate is always fitted, and no fit is interrupted. Kernels are compiled first, in a
+    tiny fit that is not counted.
 
     Trials are changed in place. Without judged images, only the first candidate is fitted. If no candidate can be
     fitted, raises the error of the first one.
     """
     done: list[MemberTrial] = []
-    refit_seconds, can_judge = 0.0, judged.X.shape[0] > 0
+    refit_seconds, can_judge = 0.0, splits[0].judged.X.shape[0] > 0
     for trial in () if can_judge else trials[1:]:
         trial.reason = "left out: there are no images to judge by"
     for trial in in_turn(trials) if can_judge else trials:
         if budget.limited and can_judge and not trial.reason:
             if not done or budget.left() > refit_seconds:
-                _warm_up(trial, learned, budget, rng)
+                _warm_up(trial, splits[0].learned, budget, rng)
             if done:
-                trial.reason = _too_long(trial, done, learned, judged, n_all, budget.left() - refit_seconds, rng)
+                trial.reason = _too_long(trial, done, splits[0], n_all, budget.left() - refit_seconds, rng)
+        elif done and isinstance(trial.model, EpochAnnotator) and not trial.reason:
+            trial.reason = _adds_little(trial, done, splits, rng)
         if not trial.reason:
-            attempt(trial, learned, judged, monitor)
+            attempt(trial, splits, monitor)
             refit_seconds += trial.seconds_again(n_all)
         done.append(trial)
     if done[0].error is not None and not any(trial.n_rows for trial in done):
@@ -151,62 +175,126 @@ def _warm_up(trial: MemberTrial, learned: TaggedRows, budget: Budget, rng: np.ra
     budget.extend(now() - began)
 
 
+def _adds_little(
+    trial: MemberTrial, done: Sequence[MemberTrial], splits: Sequence[Split], rng: np.random.Generator
+) -> str:
+    """Explain why a candidate is not worth a fit on all images; return an empty text if it is."""
+    best = max(done, key=lambda finished: finished.promise)
+    if len(splits) > 1 or splits[0].learned.X.shape[0] < MIN_PROBE_ROWS * PROBE_PART or best.scores is None:
+        return ""
+    part = an_eighth(splits[0], rng)
+    try:
+        gain = gain_of(_probe(trial, part), _probe(best, part), part.judged.Y)
+    except (DivergedError, TooLargeError) as error:
+        trial.error = error
+        return f"left out: {error}"
+    if gain >= MIN_PROBE_GAIN:
+        return ""
+    return f"left out: after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
+
+
 def _too_long(
-    trial: MemberTrial,
-    done: list[MemberTrial],
-    learned: TaggedRows,
-    judged: TaggedRows,
-    n_all: int,
-    seconds_left: float,
-    rng: np.random.Generator,
+    trial: MemberTrial, done: list[MemberTrial], split: Split, n_all: int, seconds_left: float, rng: np.random.Generator
 ) -> str:
     """Explain why a candidate cannot be fitted in the remaining time; return an empty text if it can."""
     if seconds_left <= 0:
         return "left out: no time was left"
-    n = learned.X.shape[0]
-    rows = np.sort(rng.permutation(n)[: max(n // PROBE_PART, MIN_PROBE_ROWS)])
+    n, part = split.learned.X.shape[0], an_eighth(split, rng)
+    n_part = part.learned.X.shape[0]
     began = now()
     try:
-        scores = _probe(trial, learned, judged, rows)
+        scores = _probe(trial, part)
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
 
     spent = now() - began
-    estimate = trial.seconds_for(spent, rows.size, n)
-    estimate += trial.seconds_for(estimate, n, n_all) if n_all > n else 0.0
+    estimate = trial.seconds_for(spent, n_part, n)
+    estimate += trial.seconds_for(estimate, n, n_all) if n_all > split.n_learned else 0.0
     seconds_left = max(seconds_left - spent, 0)
     if estimate <= seconds_left:
         return ""
     digits = 1 if seconds_left < 10 else 0
     reason = f"left out: about {estimate:.{digits}f} s, {seconds_left:.{digits}f} s were left"
     best = max(done, key=lambda finished: finished.promise)
-    if best.scores is None or best.seconds_for(best.seconds or 0.0, n, rows.size) > seconds_left:
+    if best.scores is None or best.seconds_for(best.seconds or 0.0, n, n_part) > seconds_left:
         return reason
-    gain = gain_of(scores, _probe(best, learned, judged, rows), judged.Y)
+    gain = gain_of(scores, _probe(best, part), part.judged.Y)
     return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
 
 
-def _probe(trial: MemberTrial, learned: TaggedRows, judged: TaggedRows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    model = clone(trial.model)
-    X_learned, X_judged = (visible_columns(model, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
-    return _scaled(model.fit(X_learned, learned.Y[rows]).decision_function(X_judged))[0]
+def an_eighth(split: Split, rng: np.random.Generator) -> Split:
+    """Return a split with an eighth of the learned images.
+
+    Of images known by number, the judged tags are others: held out of those images.
+    """
+    X, Y = split.learned
+    rows = np.sort(rng.permutation(X.shape[0])[: max(X.shape[0] // PROBE_PART, MIN_PROBE_ROWS)])
+    if split.known is None:
+        return split._replace(learned=TaggedRows(X[rows], Y[rows]), rows=rows)
+    return by_number(identity_rows(rows.size), Y[rows], rng) or split
 
 
-def attempt(trial: MemberTrial, learned: TaggedRows, judged: TaggedRows, monitor: Progress) -> None:
-    """Fit a candidate and measure it on the judged images, if there are any; set `reason` if the fit fails."""
-    began = now()
+def by_number(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, max_images: int = SAMPLE_ROWS) -> Split | None:
+    """Hold out one tag of each of some images known by number; return None if too few images have two tags."""
+    n_several = int(np.count_nonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]) > 1))
+    if n_several < MIN_HELD_OUT:
+        return None
+    tags, images, hidden_tags, known = hold_one_out(Y, rng, at_most=min(max_images, n_several // 2))
+    return Split(TaggedRows(X, tags), TaggedRows(X[images], hidden_tags), images, known)
+
+
+def _probe(trial: MemberTrial, split: Split) -> NDArray[np.float32]:
+    """Return the scaled scores of the judged images by a copy of the model that learns from the split."""
+    return _scores_of(clone(trial.model), trial.columns, split, SILENT)[0]
+
+
+def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress) -> None:
+    """Fit a candidate and measure it on the judged images, if there are any; set `reason` if the fit fails.
+
+    With several splits, there is a fit for each of them; `model` is the last one, and mean and scale are averages.
+    """
+    began, results = now(), []
     try:
-        trial.model.fit(trial.columns.of(learned.X), learned.Y, monitor=Titled(monitor, trial.title))
-        scores = trial.model.decision_function(trial.columns.of(judged.X)) if judged.X.shape[0] else None
+        for split in splits:
+            trial.model = clone(trial.model) if results else trial.model
+            results.append(_scores_of(trial.model, trial.columns, split, Titled(monitor, trial.title)))
     except (DivergedError, TooLargeError) as error:
         trial.error, trial.reason = error, f"left out: {error}"
         return
-    trial.n_rows, trial.seconds = learned.X.shape[0], now() - began
-    if scores is None:
+    trial.n_rows, trial.seconds = splits[0].n_learned, now() - began
+    if not splits[0].judged.X.shape[0]:
         return
-    trial.scores, trial.mean, trial.scale = _scaled(scores)
-    trial.map, trial.word_map = image_map(scores, judged.Y), word_map(scores, judged.Y)
+    trial.scores = np.concatenate([scores for scores, _, _ in results])
+    trial.mean, trial.scale = (float(np.mean(values)) for values in list(zip(*results, strict=True))[1:])
+    Y = judged_tags(splits)
+    trial.map, trial.word_map = image_map(trial.scores, Y), word_map(trial.scores, Y)
+
+
+def judged_tags(splits: Sequence[Split]) -> sp.csr_array:
+    """Return the tags of the judged images of all splits."""
+    return sp.csr_array(sp.vstack([split.judged.Y for split in splits], format="csr"))
+
+
+def _scores_of(
+    model: Annotator, columns: ColumnSet, split: Split, monitor: Progress
+) -> tuple[NDArray[np.float32], float, float]:
+    """Fit a model; return the scaled scores of the judged images, and their mean and deviation before that.
+
+    The judged images are also those by which the model stops.
+    """
+    X, X_judged = (columns.of(rows.X) for rows in (split.learned, split.judged))
+    if split.rows is not None:
+        X, X_judged = (visible_columns(model, features, split.rows) for features in (X, X_judged))
+    if not X_judged.shape[0]:
+        model.fit(X, split.learned.Y, monitor=monitor)
+        return np.empty((0, split.judged.Y.shape[1]), np.float32), 0.0, 1.0
+    model.fit(X, split.learned.Y, valid=(X_judged, split.judged.Y), monitor=monitor)
+    scores, mean, scale = _scaled(model.decision_function(X_judged))
+    if split.known is not None:
+        images, tags = (split.known > 0).nonzero()
+        scores[images, tags] = scores.min()
+    return scores, mean, scale
 
 
 def _scaled(scores: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, float]:
@@ -251,12 +339,7 @@ def shortlist(fitted: Sequence[MemberTrial]) -> list[MemberTrial]:
 
 
 def spares(
-    used: list[MemberTrial],
-    trials: list[MemberTrial],
-    learned: TaggedRows,
-    judged: TaggedRows,
-    n_jobs: int | None,
-    monitor: Progress,
+    used: list[MemberTrial], trials: list[MemberTrial], splits: Sequence[Split], n_jobs: int | None, monitor: Progress
 ) -> list[MemberTrial]:
     """Return trials to keep in addition to those that rank, to have one that explains and one with tag vectors.
 
@@ -265,10 +348,10 @@ def spares(
     with both is fitted on a part of the images and added to `trials`: `ridge` with a fixed penalty, as choosing one
     takes longer than the fit. If its weights are too large to fit it, its reason tells so, and nothing is kept.
     """
-    if not judged.X.shape[0] and not explains(used[0].model):
+    if not splits[0].judged.X.shape[0] and not explains(used[0].model):
         for trial in [trial for trial in trials[1:] if isinstance(trial.model, Explains)][:1]:
             trial.reason = ""
-            attempt(trial, learned, judged, monitor)
+            attempt(trial, splits, monitor)
             trial.reason = trial.reason or KEPT_REASON
     ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
     kept: list[MemberTrial] = []
@@ -279,7 +362,7 @@ def spares(
         able = [trial for trial in able if trial.promise >= NEARLY_BEST * able[0].promise]
         able = sorted(able, key=lambda trial: sum(part.nbytes for _, part in learned_parts(trial.model, "")))[:1]
         if not able and not trials[-1].reason.startswith(SPARE_REASON):
-            trials.append(_fitted_spare(trials[0].columns, learned, judged, n_jobs, monitor))
+            trials.append(_fitted_spare(trials[0].columns, splits[0], n_jobs, monitor))
             able = [trial for trial in trials[-1:] if trial.n_rows]
         kept += able
     return kept
@@ -291,13 +374,11 @@ def has_vectors(model: Annotator) -> bool:
     return V is not None and V.shape[1] > 1
 
 
-def _fitted_spare(
-    columns: ColumnSet, learned: TaggedRows, judged: TaggedRows, n_jobs: int | None, monitor: Progress
-) -> MemberTrial:
+def _fitted_spare(columns: ColumnSet, split: Split, n_jobs: int | None, monitor: Progress) -> MemberTrial:
     model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
     trial = MemberTrial(MODELS.name_of(model), model, own_settings(model), -1, columns)
-    n = learned.X.shape[0]
+    (X, Y), n = split.learned, split.learned.X.shape[0]
     rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
-    attempt(trial, TaggedRows(learned.X[rows], learned.Y[rows]), judged, monitor)
+    attempt(trial, [split._replace(learned=TaggedRows(X[rows], Y[rows]))], monitor)
     trial.reason = f"{SPARE_REASON}, but {trial.reason}" if trial.reason else SPARE_REASON
     return trial

@@ -22,7 +22,7 @@ from visterm.core.types import Matrix
 from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, Ints, torch_settings
 from visterm.models.deep.word_table import WordTable, offset_for, start_vectors
-from visterm.models.epochs import TrainingState, Validation
+from visterm.models.epochs import EpochLoss, TrainingState, Validation
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 FOLDER_KIND = "checkpoint"
@@ -83,12 +83,6 @@ class TrainingCheckpoint:
         """Remove the folder at the end of the training."""
         if self._folder is not None and self._folder.exists():
             shutil.rmtree(open_folder(self._folder, FOLDER_KIND))
-
-
-class EpochLoss(NamedTuple):
-    """The result of an epoch: the mean loss of its batches."""
-
-    loss: float
 
 
 @dataclass(kw_only=True, eq=False)

@@ -235,21 +235,40 @@ class PairRanker(EpochAnnotator):
         self._scale_features(X)
         passes = self._open_passes if self.finds_length else self._fixed_passes
         for training_pass in passes(X, positives, valid, rng):
-            rows, tags, state = training_pass.X, training_pass.positives, training_pass.state
-            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                context = TrainingContext(rng, team, True, block_for(tags.nnz, tags.shape[1]))
-                training = self._training(rows, tags, state.weights, context)
-                if state.training_state:
-                    training.load_state(state.training_state)
-                epochs, measure = training_pass.epochs, training_pass.measure
-                epoch_rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
-                with closing(epoch_rates):
-                    for rate in epoch_rates:
-                        training.growth = state.growth_in(state.epoch)
-                        state.means_of_epoch = training.run_epoch(rate)
-                        state.training_state = training.state()
-                        self._publish_means(state, team)
-            del training_pass, rows, tags, state, training, epoch_rates, measure  # the next training needs their memory
+            self._run_pass(training_pass, rng, monitor, on_epoch)
+            del training_pass  # the next training needs its memory
+
+    def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress) -> None:
+        """Continue the last training from its best weights, on all images, see `FinishesFits`.
+
+        With a fixed schedule, train from the start for the best number of epochs.
+        """
+        rng, positives = as_generator(self.random_state), self._positives(Y)
+        if self._unfinished is not None:
+            passes = self._finish(X, positives, self._unfinished)
+        else:
+            state = RankingState(weights=self._start(X, positives.shape[1], rng))
+            passes = iter([TrainingPass(X, positives, state, self.n_epochs_, None)])
+        for training_pass in passes:
+            self._run_pass(training_pass, rng, monitor, None)
+        self._unfinished = None
+
+    def _run_pass(
+        self, training_pass: TrainingPass, rng: np.random.Generator, monitor: Progress, on_epoch: OnEpoch | None
+    ) -> None:
+        rows, tags, state, epochs, measure = training_pass
+        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+            context = TrainingContext(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+            training = self._training(rows, tags, state.weights, context)
+            if state.training_state:
+                training.load_state(state.training_state)
+            epoch_rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
+            with closing(epoch_rates):
+                for rate in epoch_rates:
+                    training.growth = state.growth_in(state.epoch)
+                    state.means_of_epoch = training.run_epoch(rate)
+                    state.training_state = training.state()
+                    self._publish_means(state, team)
 
     def _fixed_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
@@ -321,6 +340,8 @@ class PairRanker(EpochAnnotator):
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
         if self.n_held_out_:
             yield from self._finish(X, positives, state)
+        elif measure is not None:
+            self._unfinished = state
 
     def _finish(self, X: Matrix, positives: sp.csr_array, previous: RankingState) -> Iterator[TrainingPass]:
         """Continue from the best weights on the given rows; `history_` stays that of the previous training."""

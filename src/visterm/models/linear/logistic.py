@@ -1,0 +1,186 @@
+"""Logistic regression of all tags at once, along a path of penalties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from visterm.core.checks import check_number
+from visterm.core.learned import Kind, Number
+from visterm.core.products import dense, product
+from visterm.core.progress import Progress
+from visterm.core.threads import one_blas_thread
+from visterm.core.types import Matrix, RandomState
+from visterm.metrics.ranking import average_precisions
+from visterm.models.linear.base import LinearAnnotator, check_weight_size
+from visterm.models.linear.normal_equations import mean_square_norm
+from visterm.models.stopping import OnEpoch, hold_out
+
+ALPHAS = tuple(
+    10.0 ** (step / 2) for step in range(0, -11, -1)
+)  # To try, in units of the features' mean squared length
+DEFAULT_ALPHA = 0.01  # Without held-out images to choose by
+BLOCK_ROWS = 4096
+MAX_ROTATED = 4096  # With at most this many features, they are rotated to their principal axes
+MAX_STEPS, MEMORY = 8, 8  # Steps of L-BFGS for each penalty, and how many of them it remembers
+TOLERANCE = 1e-3  # The steps end when one lowers the objective by a smaller share
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Logistic(LinearAnnotator):
+    """Scores the tags by logistic regression, one linear scorer per tag; all tags are learned at once.
+
+    Minimises ``Σ log(1 + exp(s)) - y s + alpha/2 ‖W‖²`` over all images and tags, with ``s = x · w + b``, by L-BFGS.
+    It starts from the tag frequencies, ``b = log(p / (1 - p))``, and goes from strong to weak penalties, each from the
+    solution of the previous one. Explicit negatives count as not given.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        Penalty, in units of the mean squared length of the centred feature rows. More is smoother and nearer to the
+        tag frequencies. None: the value from 1 down to 0.00001 that ranks the tags of held-out images best (MAP over
+        images).
+    valid_share : float
+        Share of the images to hold out to choose the penalty if `fit` has no validation images; with less than 50
+        such images, the penalty is 0.01.
+    random_state : int, RandomState, Generator or None
+        Draws the held-out images.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The penalty that was used.
+    tag_rows_, weights_, intercept_
+        As in `LinearAnnotator`.
+    """
+
+    learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(above=0)}
+
+    test_params: ClassVar[Mapping[str, object]] = {"alpha": 0.01}
+
+    alpha: float | None = None
+    valid_share: float = 0.1
+    random_state: RandomState = 0
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: tuple[Matrix, sp.csr_array] | None,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
+    ) -> None:
+        self.check_settings()
+        check_weight_size(X.shape[1], Y.shape[1], "Logistic")
+        given = sp.csr_array(Y > 0, dtype=np.float32)
+        with one_blas_thread():
+            solver = LogisticSolver(X, given)
+            self.alpha_ = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
+            if self.alpha is None:
+                learned, judged = np.arange(X.shape[0]), np.empty(0, np.int64)
+                if valid is None:
+                    learned, judged = hold_out(X.shape[0], self.share_to_hold_out, rng)
+                rows, tags = (X[judged], given[judged]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
+                if rows.shape[0] and tags.nnz:
+                    self.alpha_ = solver.choose_alpha(learned, rows, tags, monitor)
+            solver.solve(self.alpha_)
+        self._keep(*solver.weights(), X)
+
+    def _check_settings(self) -> None:
+        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
+        check_number(self.valid_share, "valid_share", least=0, below=1)
+
+
+class LogisticSolver:
+    """Solves for all tags, one penalty after another, each from the solution of the previous one.
+
+    Features are centred and rotated to their principal axes (with more than `MAX_ROTATED` features, they stay as they
+    are). Each weight is measured in units of its curvature, the square root of ``λ_j p_t (1 - p_t) + penalty``, with
+    the variance λ of an axis and the share p of a tag, so that steps have the right size for rare and frequent tags.
+    """
+
+    def __init__(self, X: Matrix, given: sp.csr_array) -> None:
+        n, d = X.shape
+        self._axes: NDArray[np.float32] | None = None
+        self._mean = np.zeros(d, np.float32)
+        self._rows: Matrix = X
+        if d <= MAX_ROTATED:  # as arrays in blocks: sparse features give the same bytes
+            blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, n, BLOCK_ROWS)]
+            mean = sum(dense(X[block]).sum(axis=0, dtype=np.float64) for block in blocks) / n
+            self._mean = np.asarray(mean, np.float32)
+            gram = np.zeros((d, d))
+            for block in blocks:
+                centred = np.asarray(dense(X[block]), np.float32) - self._mean
+                gram += centred.T @ centred
+            variances, axes = eigh(gram / n)
+            self._scale = float(np.trace(gram)) / n or 1.0
+            kept = variances > variances[-1] * 1e-7
+            self._variances, self._axes = variances[kept], np.ascontiguousarray(axes[:, kept], np.float32)
+            self._rows = np.concatenate([(dense(X[block]) - self._mean) @ self._axes for block in blocks])
+        else:
+            squares: Any = sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X).mean(axis=0)
+            self._variances = np.maximum(squares, 1e-12)
+            self._scale = mean_square_norm(X)
+        self._given = given
+        share = (np.asarray(given.sum(axis=0)) + 0.5) / (n + 1)
+        self._spread = share * (1 - share)
+        self._W = np.zeros((self._rows.shape[1], given.shape[1]), np.float32)
+        self._b = np.log(share / (1 - share)).astype(np.float32)
+
+    def choose_alpha(self, learned: NDArray[np.int64], X: Matrix, given: Matrix, monitor: Progress) -> float:
+        """Return the penalty whose solution for the `learned` images ranks the tags of other images, `X`, best."""
+        best, best_map = float(ALPHAS[0]), -1.0
+        for alpha in ALPHAS:
+            self.solve(alpha, learned)
+            weights, intercept = self.weights()
+            value = float(np.nanmean(average_precisions(np.asarray(product(X, weights) + intercept), given)))
+            if value <= best_map:
+                break
+            best, best_map = float(alpha), value
+        return best
+
+    def solve(self, alpha: float, images: NDArray[np.int64] | None = None) -> None:
+        """Set the weights to the solution for a penalty, on some of the images (None: all)."""
+        rows, given = (self._rows, self._given) if images is None else (self._rows[images], self._given[images])
+        n, penalty = rows.shape[0], alpha * self._scale
+        units = np.sqrt(np.outer(self._variances, self._spread) + penalty / n).astype(np.float32)
+        bias_units = np.sqrt(self._spread).astype(np.float32)
+        d, n_tags = self._W.shape
+        image, tag = given.nonzero()
+        moments = np.asarray(dense(rows.T @ given), np.float32)
+        counts = np.asarray(given.sum(axis=0), np.float32)
+
+        def objective(z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            parts = z.astype(np.float32).reshape(d + 1, n_tags)
+            W, b = parts[:d] / units, parts[d] / bias_units
+            scores = np.asarray(product(rows, W), np.float32)
+            scores += b
+            loss = float(np.logaddexp(0, scores).sum(dtype=np.float64)) - float(
+                scores[image, tag].sum(dtype=np.float64)
+            )
+            chances = expit(scores, out=scores)
+            gradient = np.empty_like(parts)
+            gradient[:d] = (product(rows.T, chances) - moments + np.float32(penalty) * W) / units
+            gradient[d] = (chances.sum(axis=0) - counts) / bias_units
+            loss += 0.5 * penalty * float(np.square(W).sum(dtype=np.float64))
+            return loss / n, (gradient.ravel() / n).astype(np.float64)
+
+        start = np.vstack([self._W * units, self._b * bias_units]).astype(np.float64).ravel()
+        options = {"maxiter": MAX_STEPS, "maxcor": MEMORY, "ftol": TOLERANCE, "gtol": 0.0}
+        result = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+        parts = result.x.astype(np.float32).reshape(d + 1, n_tags)
+        self._W, self._b = parts[:d] / units, parts[d] / bias_units
+
+    def weights(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the weights of the features (n_features, n_tags) and the intercepts (n_tags,)."""
+        weights = self._W if self._axes is None else self._axes @ self._W
+        return weights, self._b - self._mean @ weights

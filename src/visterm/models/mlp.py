@@ -1,0 +1,281 @@
+"""A network with one hidden layer, trained with binary cross-entropy on all tags at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from visterm.core.checks import check_count, check_number
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, Kind
+from visterm.core.products import column_means, dense, product
+from visterm.core.progress import Progress
+from visterm.core.threads import one_blas_thread
+from visterm.core.types import Matrix
+from visterm.models.base import Limit
+from visterm.models.epochs import EpochAnnotator, EpochLoss, Floats, Measure, TrainingState, Validation, Weights
+from visterm.models.linear.base import with_ones
+from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
+
+BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
+MAX_AXES = 512
+"""With more features, the network sees the images along as many principal axes: two to three times as fast, and better
+than standardized features, with features of a network."""
+
+MIN_DEVIATION = 1e-3  # Features with less than this share of the mean deviation count as constant
+FINISH_EPOCHS = 4  # Final epochs on all images: a second training from the start would take as long as the first
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Mlp(EpochAnnotator):
+    """Scores tags by a network: features, a hidden layer of rectified sums, and a logistic regression per tag.
+
+    ``u(x) = [max(0, x · A + a), 1]`` and ``v(t) = [w_t, b_t]``. Training minimises the binary cross-entropy of all tags
+    with Adam, in batches, with dropout of hidden units, on standardized features or, if there are many, on the images'
+    coordinates along principal axes. Validation images, or some that are held out, choose when to stop; in the second
+    case, the network then continues on all images for four epochs. Explicit negatives count as not given.
+
+    Parameters
+    ----------
+    hidden : int
+        Number of hidden units. More can follow more complex features, and takes time in proportion.
+    dropout : float
+        Share of the hidden units to leave out of each batch, 0 to below 1. More is smoother.
+    learning_rate : float
+        Size of Adam's steps.
+    weight_decay : float
+        Share by which the weights shrink in a step of size 1.
+    batch_size : int
+        Number of images per step.
+    epochs, patience, valid_share, schedule, random_state
+        As in `EpochAnnotator`.
+
+    Attributes
+    ----------
+    hidden_weights_ : ndarray of float32, shape (n_features, hidden)
+        A.
+    hidden_offsets_ : ndarray of float32, shape (hidden,)
+        a.
+    tag_rows_ : ndarray of float32, shape (n_tags, hidden + 1)
+    n_epochs_, n_held_out_, history_
+        As in `EpochAnnotator`.
+
+    References
+    ----------
+    Kingma, Ba 2015. Adam: a method for stochastic optimization. ICLR. Algorithm 1.
+    """
+
+    learned: ClassVar[dict[str, Kind]] = {
+        "tag_rows_": Array("float32", ("n_tags_", "hidden + 1")),
+        "hidden_weights_": Array("float32", ("n_features_in_", "hidden")),
+        "hidden_offsets_": Array("float32", ("hidden",)),
+    }
+
+    test_params: ClassVar[Mapping[str, object]] = {"hidden": 32, "epochs": 30, "batch_size": 16, "dropout": 0.2}
+
+    limits: ClassVar[dict[str, Limit]] = {
+        "hidden": check_count,
+        "batch_size": check_count,
+        "dropout": partial(check_number, least=0, below=1),
+        "learning_rate": partial(check_number, above=0),
+        "weight_decay": partial(check_number, least=0, below=1),
+    }
+
+    hidden: int = 1024
+    dropout: float = 0.5
+    learning_rate: float = 0.001
+    weight_decay: float = 0.0
+    batch_size: int = 128
+    epochs: int = 60
+    patience: int = 3
+    schedule: str = "constant"
+
+    def _fit_monitored(
+        self,
+        X: Matrix,
+        Y: sp.csr_array,
+        rng: np.random.Generator,
+        valid: Validation | None,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
+    ) -> None:
+        self.check_settings()
+        if not (Y.data > 0).any():
+            raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
+        self._held_out = None
+        learned, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
+        if valid is None:
+            learned, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+        self.n_held_out_ = held_out.size
+        judged = (X[held_out], Y[held_out]) if held_out.size else valid
+        with one_blas_thread():
+            axes = PrincipalAxes.of(X)
+            self._unfinished = NetworkTraining(self, axes, X[learned], Y[learned], rng)
+            self._train(self._unfinished, TrainingState(), self.epochs, self._measure_map(judged), monitor, on_epoch)
+
+        if held_out.size:
+            self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
+            self.finish(X, Y, monitor=monitor, on_epoch=on_epoch)
+
+    def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress, on_epoch: OnEpoch | None = None) -> None:
+        """Continue the last training from its best weights, on all images, see `FinishesFits`."""
+        n_epochs, history, training = self.n_epochs_, self.history_, self._unfinished
+        with one_blas_thread():
+            training = training.on(X, Y)
+            self._train(training, TrainingState(slowing=FINISH_EPOCHS), FINISH_EPOCHS, None, monitor, on_epoch)
+        self.n_epochs_, self.history_ = n_epochs, history
+        self._unfinished = None
+
+    def _train(
+        self,
+        training: NetworkTraining,
+        state: TrainingState,
+        epochs: int,
+        measure: Measure | None,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
+    ) -> None:
+        """Train, and publish the best weights, or the last ones."""
+        epoch_rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
+        with closing(epoch_rates):
+            for rate in epoch_rates:
+                state.means_of_epoch = training.run_epoch(rate)
+                state.published = training.weights
+                self._publish(*training.weights)
+                self._refuse_non_finite()
+        training.weights = state.best_weights or training.weights
+
+    def _rate(self) -> float:
+        return self.learning_rate
+
+    def _publish(self, *weights: Floats) -> None:
+        A, a, W, b = weights
+        self.hidden_weights_, self.hidden_offsets_ = self._unfinished.axes.in_features(A, a)
+        self.tag_rows_ = np.ascontiguousarray(np.vstack([W, b]).T)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        with one_blas_thread():
+            sums = np.asarray(product(X, self.hidden_weights_) + self.hidden_offsets_, np.float32)
+        return with_ones(np.maximum(sums, 0))
+
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
+        """Add the steps from features to scores, see `WritesSteps`."""
+        hidden = steps.add("Relu", steps.affine(x, self.hidden_weights_, self.hidden_offsets_))
+        return str(steps.affine(hidden, self.tag_rows_[:, :-1].T, self.tag_rows_[:, -1]))
+
+
+class PrincipalAxes(NamedTuple):
+    """The coordinates in which a network sees images: ``(x - mean) · axes``; `axes` includes the scale."""
+
+    mean: Floats  # shape (n_features,)
+    axes: Floats  # shape (n_features, n_axes)
+
+    @classmethod
+    def of(cls, X: Matrix) -> PrincipalAxes:
+        """Standardize up to `MAX_AXES` features; rotate more to their principal axes, with a common scale."""
+        mean = column_means(X)
+        if X.shape[1] > MAX_AXES:
+            from sklearn.utils.extmath import randomized_svd
+
+            rows = randomized_svd(X, MAX_AXES, n_iter=2, random_state=0)[2]
+            deviation = float(np.std(product(X, rows.T) - mean @ rows.T)) or 1.0
+            return cls(mean.astype(np.float32), np.asarray(rows.T / deviation, np.float32))
+
+        squares: Any = (
+            sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
+        )
+        deviations = np.sqrt(np.maximum(np.asarray(squares, np.float64) - mean**2, 0))
+        usual = float(deviations.mean()) or 1.0
+        deviations = np.where(deviations > MIN_DEVIATION * usual, deviations, usual)
+        return cls(mean.astype(np.float32), np.diag(1 / deviations).astype(np.float32))
+
+    def rows(self, X: Matrix) -> Floats:
+        """Return the coordinates of images, shape (n_images, n_axes)."""
+        return np.asarray(product(X, self.axes) - self.mean @ self.axes, np.float32)
+
+    def in_features(self, weights: Floats, offsets: Floats) -> tuple[Floats, Floats]:
+        """Return weights and offsets for coordinates as weights and offsets for features."""
+        of_features = self.axes @ weights
+        return of_features, offsets - self.mean @ of_features
+
+
+class NetworkTraining:
+    """Trains the network of an `Mlp`; `weights` are A, a, W (hidden, n_tags) and b, which change in place."""
+
+    def __init__(self, model: Mlp, axes: PrincipalAxes, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        self.axes, self._model, self._rng = axes, model, np.random.default_rng(rng.integers(2**62))
+        self._rows, self._given = axes.rows(X), sp.csr_array(Y > 0, dtype=np.float32)
+        width, n_tags = self._rows.shape[1], Y.shape[1]
+        share = (np.asarray(self._given.sum(axis=0)) + 0.5) / (Y.shape[0] + 1)
+        A = self._rng.standard_normal((width, model.hidden), np.float32) * np.float32(np.sqrt(2 / width))
+        W = self._rng.standard_normal((model.hidden, n_tags), np.float32) * np.float32(np.sqrt(1 / model.hidden))
+        b = np.log(share / (1 - share)).astype(np.float32)
+        self.weights: Weights = (A, np.zeros(model.hidden, np.float32), W, b)
+        self._means = tuple(np.zeros_like(weight) for weight in self.weights)
+        self._squares = tuple(np.zeros_like(weight) for weight in self.weights)
+        self._steps = 0
+
+    def on(self, X: Matrix, Y: sp.csr_array) -> NetworkTraining:
+        """Return this training, on other images from now on."""
+        self._rows, self._given = self.axes.rows(X), sp.csr_array(Y > 0, dtype=np.float32)
+        return self
+
+    def run_epoch(self, rate: float) -> EpochLoss:
+        """Train on all images once, in random order; `rate` is the size of the steps."""
+        n = len(self._rows)
+        order, total = self._rng.permutation(n), 0.0
+        for start in range(0, n, self._model.batch_size):
+            batch = order[start : start + self._model.batch_size]
+            total += self._step(self._rows[batch], dense(self._given[batch]), rate)
+        return EpochLoss(total / n)
+
+    def _step(self, rows: Floats, given: Floats, rate: float) -> float:
+        """Change the weights by one batch, and return the sum of its losses."""
+        kept = None
+        if self._model.dropout:
+            kept = self._rng.random((len(rows), self._model.hidden), np.float32) >= self._model.dropout
+        loss, gradients = self.gradients(rows, given, kept)
+        self._move(gradients, rate)
+        return loss * len(rows)
+
+    def gradients(self, rows: Floats, given: Floats, kept: NDArray[np.bool_] | None = None) -> tuple[float, Weights]:
+        """Return the mean loss of a batch, and its gradients by the weights.
+
+        `kept`, (n_images, hidden), says which hidden units are not left out, or None for all of them.
+        """
+        A, a, W, b = self.weights
+        sums = rows @ A + a
+        passed = sums > 0 if kept is None else (sums > 0) & kept
+        factor = np.float32(1 if kept is None else 1 / (1 - self._model.dropout))
+        hidden = np.where(passed, sums, np.float32(0)) * factor
+        scores = hidden @ W + b
+        loss = float(np.logaddexp(0, scores).sum(dtype=np.float64) - (scores * given).sum(dtype=np.float64))
+
+        errors = (expit(scores) - given) / np.float32(len(scores))
+        back = np.where(passed, errors @ W.T, np.float32(0)) * factor
+        return loss / len(scores), (rows.T @ back, back.sum(axis=0), hidden.T @ errors, errors.sum(axis=0))
+
+    def _move(self, gradients: Weights, rate: float) -> None:
+        """Make a step of Adam."""
+        self._steps += 1
+        size = np.float32(rate * np.sqrt(1 - BETA_2**self._steps) / (1 - BETA_1**self._steps))
+        shrunk = np.float32(1 - rate * self._model.weight_decay)
+        for weight, mean, square, gradient in zip(self.weights, self._means, self._squares, gradients, strict=True):
+            mean *= BETA_1
+            mean += (1 - BETA_1) * gradient
+            square *= BETA_2
+            square += (1 - BETA_2) * np.square(gradient)
+            if weight.ndim == 2 and self._model.weight_decay:
+                weight *= shrunk
+            weight -= size * mean / (np.sqrt(square) + EPSILON)

@@ -1,0 +1,64 @@
+"""Logistic regression of all tags against scikit-learn's, tag by tag, and its choice of a penalty."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+
+from planted import plant_corpus
+from refusals import refused
+from visterm.models.blend.mixing import image_map
+from visterm.models.linear import logistic
+from visterm.models.linear.logistic import ALPHAS, Logistic
+from visterm.models.linear.normal_equations import mean_square_norm
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return plant_corpus(random_state=1)
+
+
+@pytest.mark.parametrize("max_rotated", [4096, 10], ids=["rotated", "as they are"])
+def test_weights_are_those_of_scikit_learn_tag_by_tag(planted, monkeypatch, max_rotated):
+    for name, value in (("MAX_STEPS", 500), ("TOLERANCE", 1e-12), ("MAX_ROTATED", max_rotated)):
+        monkeypatch.setattr(logistic, name, value)
+    X, Y = planted.X_train, planted.Y_train
+    model = Logistic(alpha=0.05).fit(X, Y)
+    C = 1 / (0.05 * mean_square_norm(X))
+    for tag in range(0, Y.shape[1], 3):
+        single = LogisticRegression(C=C, max_iter=2000, tol=1e-8).fit(X, Y.toarray()[:, tag])
+        expected = single.decision_function(planted.X_test)
+        np.testing.assert_allclose(model.decision_function(planted.X_test)[:, tag], expected, atol=5e-3)
+
+
+def test_the_penalty_is_the_best_of_the_path_on_validation_images(planted, monkeypatch):
+    valid = planted.X_test, planted.Y_test
+    chosen = Logistic().fit(planted.X_train, planted.Y_train, valid=valid).alpha_
+    maps = {}
+    for alpha in ALPHAS:
+        scores = Logistic(alpha=alpha).fit(planted.X_train, planted.Y_train).decision_function(valid[0])
+        maps[alpha] = image_map(scores, valid[1])
+    assert maps[chosen] == pytest.approx(max(maps.values()), abs=0.01)
+    few = Logistic().fit(planted.X_train[:100], planted.Y_train[:100])
+    assert few.alpha_ == logistic.DEFAULT_ALPHA
+
+
+def test_a_strong_penalty_leaves_the_frequencies_of_tags(planted):
+    model = Logistic(alpha=1e6).fit(planted.X_train, planted.Y_train)
+    share = planted.Y_train.mean(axis=0)
+    chances = 1 / (1 + np.exp(-model.decision_function(planted.X_test)))
+    np.testing.assert_allclose(chances, np.tile(share, (len(chances), 1)), atol=0.01)
+
+
+def test_explicit_negatives_count_as_not_given_and_wrong_settings_are_refused(planted):
+    Y = planted.Y_train.toarray()
+    negative = Y - (Y == 0)
+    first, second = (
+        Logistic(alpha=0.1).fit(planted.X_train, sp.csr_array(tags)).decision_function(planted.X_test)
+        for tags in (Y, negative)
+    )
+    np.testing.assert_array_equal(first, second)
+    with refused("alpha", value=-1):
+        Logistic(alpha=-1).fit(planted.X_train, Y)
