@@ -150,12 +150,12 @@ class ShardWindows:
             is_learned = self._tags.learned_among(first, end)
             low, high = np.searchsorted(self._held_out, [first, end])
             is_learned[self._held_out[low:high] - first] = False
-            n = int(is_learned.sum())
-            tags.append(self._tags.rows_at(first + np.flatnonzero(is_learned)))
+            chosen = np.flatnonzero(is_learned)
+            tags.append(self._tags.rows_at(first + chosen))
             rows: Any = self._shards.read(number).rows
             if sp.issparse(rows):
-                parts.append(rows[np.flatnonzero(is_learned)])
-            else:
-                np.compress(is_learned, rows, axis=0, out=buffer[n_filled : n_filled + n])
-                n_filled += n
+                parts.append(rows[chosen])
+            else:  # in the mode "raise", `take` copies the rows twice
+                np.take(rows, chosen, axis=0, out=buffer[n_filled : n_filled + chosen.size], mode="clip")
+                n_filled += chosen.size
         return stack_rows(parts) if parts else buffer[:n_filled], sp.csr_array(sp.vstack(tags, format="csr"))
