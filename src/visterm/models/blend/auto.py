@@ -411,10 +411,10 @@ class Auto(Blend):
         return [np.sort(order[fold::N_FOLDS]) for fold in range(N_FOLDS)]
 
     def _without(self, rows: TaggedRows, learned: NDArray[np.int64], held_out: NDArray[np.int64]) -> Split:
-        parts = (
+        of_learned, of_held_out = (
             TaggedRows(visible_columns(self, rows.X[images], learned), rows.Y[images]) for images in (learned, held_out)
         )
-        return Split(*parts, held_out)
+        return Split(of_learned, of_held_out, held_out)
 
     def _fit_again(
         self, used: list[MemberTrial], rows: TaggedRows, splits: Sequence[Split], budget: Budget, monitor: Progress

@@ -23,15 +23,14 @@ from visterm.core.types import Matrix
 from visterm.data.tag_queries import hold_one_out
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, Settings, make_member, own_settings
+from visterm.models.blend.candidates import GROWTHS, PAIRWISE, PROBED, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
 from visterm.models.blend.mixing import NEARLY_BEST, SAMPLE_ROWS, gain_of, image_map, word_map
-from visterm.models.epochs import EpochAnnotator
 from visterm.models.stopping import MIN_HELD_OUT, visible_columns
 
 PROBE_PART = 8  # Every eighth row is fitted first, to estimate the time for all rows
 MIN_PROBE_ROWS = 50
-MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP, on an eighth of the images, for a model that trains in epochs
+MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP, on an eighth of the images, of a model that is first tried there
 
 WARM_UP_ROWS = 50  # Rows of the fit whose only purpose is to compile kernels
 MAX_COLUMN_SETS = 3  # All candidates are tried on at most this many sets of columns; on others only the first candidate
@@ -134,12 +133,12 @@ def try_candidates(
 ) -> list[MemberTrial]:
     """Fit and measure each candidate, or set its `reason` to skip it; return the trials in the order of fitting.
 
-    Candidates that train in epochs take long: each is first fitted on an eighth of the images, which `rng` draws, and
-    skipped if it adds little to the best trial so far on the same eighth. With a budget, the time of every candidate is
-    estimated from such a fit: it is skipped if the remaining time is less than its fit and the final fits on `n_all`
-    images (the number of training images if there is no final fit) of it and of all trials before it. Its reason tells
-    how much it adds. The first candidate is always fitted, and no fit is interrupted. Kernels are compiled first, in a
-    tiny fit that is not counted.
+    The models `PROBED`, and all for images known by number, are first fitted on an eighth of the images, which `rng`
+    draws, and skipped if they add little to the best trial so far on the same eighth. With a budget, the time of every
+    candidate is estimated from such a fit: it is skipped if the remaining time is less than its fit and the final fits
+    on `n_all` images (the number of training images if there is no final fit) of it and of all trials before it. Its
+    reason tells how much it adds. The first candidate is always fitted, and no fit is interrupted. Kernels are compiled
+    first, in a tiny fit that is not counted.
 
     Trials are changed in place. Without judged images, only the first candidate is fitted. If no candidate can be
     fitted, raises the error of the first one.
@@ -154,7 +153,7 @@ def try_candidates(
                 _warm_up(trial, splits[0].learned, budget, rng)
             if done:
                 trial.reason = _too_long(trial, done, splits[0], n_all, budget.left() - refit_seconds, rng)
-        elif done and isinstance(trial.model, EpochAnnotator) and not trial.reason:
+        elif done and not trial.reason and (trial.name in PROBED or splits[0].known is not None):
             trial.reason = _adds_little(trial, done, splits, rng)
         if not trial.reason:
             attempt(trial, splits, monitor)
@@ -254,7 +253,8 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress) -> N
 
     With several splits, there is a fit for each of them; `model` is the last one, and mean and scale are averages.
     """
-    began, results = now(), []
+    began = now()
+    results: list[tuple[NDArray[np.float32], float, float]] = []
     try:
         for split in splits:
             trial.model = clone(trial.model) if results else trial.model
