@@ -364,7 +364,7 @@ def test_rows_of_another_program_are_explained_by_their_features(tmp_path):
     tagger = Tagger(model="auto", encoder=f"precomputed:{tmp_path / 'rows.npy'}", n_jobs=1).fit(names, tags=TAGS)
     found = explain(tagger, "7.jpg", "grey")
     assert found.size is None
-    assert found.explained_by == ["ridge"]
+    assert found.explained_by == ["ridge", "logistic"]
     assert "what the ranking by knn adds to it" in found.elsewhere
     assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
     assert json.loads(json.dumps(found.as_dict()))["from"] == ["ridge"]

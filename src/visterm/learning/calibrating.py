@@ -120,7 +120,8 @@ def held_out_scores(
         places = _some(len(first_fit.images), n_tags, rng)
         others = np.setdiff1d(np.arange(n_images), first_fit.images)
         images = first_fit.images[places]
-        of_first_fit = HeldOutScores(first_fit.scores(places), rows.Y[images], rows.Y[others], counts)
+        learned = rows.Y[others] if others.size else rows.Y  # in folds, each image is held out once
+        of_first_fit = HeldOutScores(first_fit.scores(places), rows.Y[images], learned, counts)
         if len(first_fit.images) >= FEW:
             return of_first_fit
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from visterm.core.checks import check_flag, check_number
+from visterm.core.checks import check_choice, check_flag, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
@@ -41,34 +41,23 @@ from visterm.models.blend.mixing import (
     image_map,
     mixed,
     rare_tag_boost,
-    sample,
     shrunk,
     tag_offsets,
     without_idlers,
     word_map,
 )
+from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights, row_factors, weighted_rows
+from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_images
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import (
-    KEPT_REASON,
-    MAX_WEIGHTED_MODELS,
-    Budget,
-    MemberTrial,
-    Split,
-    TaggedRows,
-    by_number,
-    judged_tags,
-    shortlist,
-    spares,
-    try_candidates,
-)
+from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
-from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
+from visterm.models.stopping import HeldOutFit, OnEpoch, learns_from_kernel
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-MIN_IMAGES = 20  # With fewer images, there is nothing to judge by
-FEW_JUDGED, N_FOLDS = 120, 5  # If fewer images would be held out, all images are, in as many folds
+    from visterm.encoders.onnx_graph import GraphSteps
+
 ALONE_REASON = "alone: there are no images to judge by"
 # Keys: whether a model has weight, and whether it is kept
 REASONS = {(True, True): "in the blend", (False, True): KEPT_REASON, (False, False): "adds nothing to the others"}
@@ -158,6 +147,10 @@ class Auto(Blend):
         Text vectors of the tags for `TextRidge`, which is then another candidate.
     tree : array-like of int, shape (n_pairs, 2), or None
         Pairs of a tag and one of its ancestors, for candidates with this setting (`Wsabie`).
+    row_form : str, optional
+        "plain" for feature rows as they are, "unit" for rows of length 1, "tfidf" for counts times the log of how rare
+        a feature is, with length 1. None: the best one for sparse rows of different lengths in one block, by ridge
+        regression; all others stay as they are.
     lift : float, optional
         Boost of rare tags, from 0 (none) to 1, with c = 0. None: chosen from 0 to 0.8, and c from 0 to 0.5, as
         described above.
@@ -185,6 +178,8 @@ class Auto(Blend):
         λ.
     means_, scales_ : ndarray of float64, shape (n_members,)
         μ and σ; 0 and 1 without judged images.
+    feature_weights_ : ndarray of float32, shape (n_features,)
+        Weights of features for rows of length 1; missing if rows stay as they are.
     lift_ : float
     tag_factors_ : ndarray of float64, shape (n_tags,)
         d, of mean 1.
@@ -197,13 +192,14 @@ class Auto(Blend):
     valid_map_, valid_word_map_ : float or None
         MAP of the blend on the images that chose its weights and its lift.
     n_held_out_ : int
-        Number of held-out images; up to 2,000 of them with a tag are judged.
+        Number of judged images: up to 2,000 held-out images with a tag.
     tag_rows_ : array or CSR of float32, shape (n_tags, width)
         CSR if the space of a member is tag space.
     """
 
     learned: ClassVar[dict[str, Kind]] = {
         "weights_": Array("float64", ("n_members",), least=0),
+        "feature_weights_": Array("float32", ("n_features_in_",), least=0, required=False),
         "columns_": Array("int64", ("n_members", 4), least=0),
         "lift_": Number(least=0, below=1),
         "tag_factors_": Array("float64", ("n_tags_",), least=0),
@@ -226,6 +222,7 @@ class Auto(Blend):
     candidates: Sequence[Member] | None = None
     word_vectors: ArrayLike | None = None
     tree: ArrayLike | None = None
+    row_form: str | None = None
     lift: float | None = None
     valid_share: float = 0.2
     explainable: bool = True
@@ -244,6 +241,7 @@ class Auto(Blend):
         """
         check_fitted(self)
         x = self._check_features(x)
+        formed = self._formed(x)
         able = explaining(self)
         if not able:
             names = ", ".join(MODELS.name_of(member) for member in self.members_)
@@ -258,11 +256,13 @@ class Auto(Blend):
 
         for m in able:
             columns = self._columns()[m]
-            member_shares = self.members_[m].explain(columns.of(x), tag)
+            member_shares = self.members_[m].explain(columns.of(formed), tag)
             weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += (
                 factors[m] * member_shares.weights
             )
             constant += factors[m] * member_shares.constant
+        if hasattr(self, "feature_weights_"):
+            weights *= self.feature_weights_ * row_factors(x, self.feature_weights_)[0]
         shares = np.asarray(dense(x), np.float64)[0] * weights
         if np.array_equal(able, np.flatnonzero(self.weights_)):
             return FeatureShares(shares, weights, constant)
@@ -281,6 +281,8 @@ class Auto(Blend):
     def _check_settings(self) -> None:
         check_blocks(self.blocks)
         check_number(self.valid_share, "valid_share", least=0, below=1)
+        if self.row_form is not None:
+            check_choice(self.row_form, "row_form", ROW_FORMS)
         check_flag(self.explainable, "explainable")
         check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
         check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
@@ -296,15 +298,19 @@ class Auto(Blend):
     ) -> None:
         self.check_settings()
         budget = Budget(self.budget)
-        splits = self._splits(TaggedRows(X, Y), valid, rng)
+        if (weights := self._feature_weights(X, Y, int(rng.integers(2**31)))) is not None:
+            self.feature_weights_ = weights
+        X, valid = self._formed(X), valid if valid is None else (self._formed(valid[0]), valid[1])
+        splits = split_images(self, TaggedRows(X, Y), valid, rng, once=budget.limited)
+        self.n_held_out_ = sum(split.judged.X.shape[0] for split in splits)
         trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
         lift = 0.0 if self.lift is None and splits[0].known is not None else self.lift
-        weights = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1)
-        kept = spares(weights.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
-        self.weights_ = np.pad(weights.shares, (0, len(kept)))
-        used = [*weights.used, *kept]
+        mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1)
+        kept = spares(mix.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
+        self.weights_ = np.pad(mix.shares, (0, len(kept)))
+        used = [*mix.used, *kept]
         self._fit_again(used, TaggedRows(X, Y), splits, budget, monitor)
-        self._keep(used, weights, splits)
+        self._keep(used, mix, splits)
         weight_of = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
         self.report_ = [
             {
@@ -322,7 +328,26 @@ class Auto(Blend):
 
     def _image_rows(self, X: Matrix) -> Matrix:
         members, read = self._ranking()
+        X = self._formed(X)
         return stacked_image_rows(members, [columns.of(X) for columns in read])
+
+    def _feature_weights(self, X: Matrix, Y: sp.csr_array, seed: int) -> NDArray[np.float32] | None:
+        """Return the weights for the setting `row_form`, or for the best form of rows."""
+        if self.row_form is not None:
+            return feature_weights(X, self.row_form)
+        if getattr(self, "by_number_", False) or learns_from_kernel(self) or self.known("blocks") is not None:
+            return None
+        return feature_weights(X, choose_form(X, Y, seed))
+
+    def _formed(self, X: Matrix) -> Matrix:
+        return weighted_rows(X, getattr(self, "feature_weights_", None))
+
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
+        """Add the steps from features to scores, see `WritesSteps`."""
+        weights = getattr(self, "feature_weights_", None)
+        if weights is not None:
+            x = steps.unit(steps.add("Mul", x, weights), self.n_features_in_)
+        return super().write_steps(steps, x)
 
     def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
         """Return the members that have weight, and the columns that they read."""
@@ -373,49 +398,6 @@ class Auto(Blend):
                     model.set_known(tree=tree)
         return candidates
 
-    def _splits(
-        self, rows: TaggedRows, valid: tuple[Matrix, sp.csr_array] | None, rng: np.random.Generator
-    ) -> list[Split]:
-        """Return the images to learn from and to judge by: folds of few images; with nothing to judge by, one split.
-
-        Judged images without tags are left out.
-        """
-        n, all_images = rows.X.shape[0], np.arange(rows.X.shape[0])
-        self.n_held_out_ = 0
-        nothing_judged = Split(rows, TaggedRows(rows.X[:0], rows.Y[:0]), all_images[:0])
-        if valid is not None:
-            self.n_held_out_ = valid[0].shape[0]
-            known = sp.csr_array(valid[0] @ (rows.Y > 0)) if getattr(self, "by_number_", False) else None
-            splits = [Split(rows, TaggedRows(*valid), all_images[:0], known)]
-        elif self.share_to_hold_out == 0:
-            return [nothing_judged]
-        elif getattr(self, "by_number_", False):
-            split = by_number(rows.X, rows.Y, rng, round(self.share_to_hold_out * n))
-            self.n_held_out_ = 0 if split is None else split.images.size
-            return [nothing_judged if split is None else split]
-        else:
-            folds = self._folds(n, rng)
-            splits = [self._without(rows, np.setdiff1d(all_images, fold), fold) for fold in folds]
-            self.n_held_out_ = sum(fold.size for fold in folds)
-        splits = [tagged for split in splits if (tagged := _tagged(split, rng)).judged.X.shape[0]]
-        return splits or [nothing_judged]
-
-    def _folds(self, n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Return the positions of the images to hold out, sorted, in turn if they are few."""
-        share = self.share_to_hold_out
-        if n < MIN_IMAGES:
-            return []
-        if share * n >= FEW_JUDGED or self.budget is not None:
-            return [hold_out(n, max(share, min(MIN_HELD_OUT / n, 0.5)), rng)[1]]
-        order = rng.permutation(n)
-        return [np.sort(order[fold::N_FOLDS]) for fold in range(N_FOLDS)]
-
-    def _without(self, rows: TaggedRows, learned: NDArray[np.int64], held_out: NDArray[np.int64]) -> Split:
-        parts = (
-            TaggedRows(visible_columns(self, rows.X[images], learned), rows.Y[images]) for images in (learned, held_out)
-        )
-        return Split(*parts, held_out)
-
     def _fit_again(
         self, used: list[MemberTrial], rows: TaggedRows, splits: Sequence[Split], budget: Budget, monitor: Progress
     ) -> None:
@@ -464,15 +446,3 @@ class Auto(Blend):
         V: Any = stacked_tag_rows(self._ranking()[0], shares[self.weights_ > 0], constants)
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
-
-
-def _tagged(split: Split, rng: np.random.Generator) -> Split:
-    """Return a split with as many of the judged images that have tags as `sample` allows."""
-    judged = split.judged
-    tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
-    chosen = tagged[sample(tagged.size, MAX_WEIGHTED_MODELS, judged.Y.shape[1], rng)]
-    return split._replace(
-        judged=TaggedRows(judged.X[chosen], judged.Y[chosen]),
-        images=split.images[chosen] if split.images.size else split.images,
-        known=None if split.known is None else split.known[chosen],
-    )

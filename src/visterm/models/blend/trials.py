@@ -7,35 +7,35 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter as now
-from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import identity_rows
 from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.estimator import clone
 from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix
-from visterm.data.tag_queries import hold_one_out
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, Settings, make_member, own_settings
+from visterm.models.blend.candidates import GROWTHS, PAIRWISE, PROBED, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
-from visterm.models.blend.mixing import NEARLY_BEST, SAMPLE_ROWS, gain_of, image_map, word_map
-from visterm.models.epochs import EpochAnnotator
-from visterm.models.stopping import MIN_HELD_OUT, visible_columns
+from visterm.models.blend.mixing import NEARLY_BEST, gain_of, image_map, word_map
+from visterm.models.blend.splits import (
+    MAX_WEIGHTED_MODELS,
+    MIN_PROBE_ROWS,
+    PROBE_PART,
+    Split,
+    TaggedRows,
+    an_eighth,
+    judged_tags,
+)
+from visterm.models.stopping import visible_columns
 
-PROBE_PART = 8  # Every eighth row is fitted first, to estimate the time for all rows
-MIN_PROBE_ROWS = 50
-MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP, on an eighth of the images, for a model that trains in epochs
+MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP, on an eighth of the images, of a model that is first tried there
 
 WARM_UP_ROWS = 50  # Rows of the fit whose only purpose is to compile kernels
 MAX_COLUMN_SETS = 3  # All candidates are tried on at most this many sets of columns; on others only the first candidate
-MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the number of models
 
 KEPT_REASON = "ranks nothing: kept to explain scores and compare tags"
 SPARE_REASON = "no candidate: kept to explain scores and compare tags"
@@ -57,32 +57,6 @@ class Budget:
     def left(self) -> float:
         """Return the remaining seconds; negative when the budget is exceeded."""
         return self._end - now()
-
-
-class TaggedRows(NamedTuple):
-    """Images to fit or to measure on, and their tags."""
-
-    X: Matrix
-    Y: sp.csr_array
-
-
-class Split(NamedTuple):
-    """Images to learn from, and others to judge by; of images known by number, some tags of the same images.
-
-    `images` are the positions of the judged images in the training images, empty for validation images. `known` are
-    tags of the judged images that a model has learned, which are ranked last; None if these images are held out.
-    """
-
-    learned: TaggedRows
-    judged: TaggedRows
-    images: NDArray[np.int64]
-    known: sp.csr_array | None = None
-    rows: NDArray[np.int64] | None = None  # positions of the learned images if they are a part; None: all
-
-    @property
-    def n_learned(self) -> int:
-        """Number of images of which all tags are learned."""
-        return int(self.learned.X.shape[0] - (0 if self.known is None else self.judged.X.shape[0]))
 
 
 @dataclass(eq=False)
@@ -134,12 +108,12 @@ def try_candidates(
 ) -> list[MemberTrial]:
     """Fit and measure each candidate, or set its `reason` to skip it; return the trials in the order of fitting.
 
-    Candidates that train in epochs take long: each is first fitted on an eighth of the images, which `rng` draws, and
-    skipped if it adds little to the best trial so far on the same eighth. With a budget, the time of every candidate is
-    estimated from such a fit: it is skipped if the remaining time is less than its fit and the final fits on `n_all`
-    images (the number of training images if there is no final fit) of it and of all trials before it. Its reason tells
-    how much it adds. The first candidate is always fitted, and no fit is interrupted. Kernels are compiled first, in a
-    tiny fit that is not counted.
+    The models `PROBED`, and all for images known by number, are first fitted on an eighth of the images, which `rng`
+    draws, and skipped if they add little to the best trial so far on the same eighth. With a budget, the time of every
+    candidate is estimated from such a fit: it is skipped if the remaining time is less than its fit and the final fits
+    on `n_all` images (the number of training images if there is no final fit) of it and of all trials before it. Its
+    reason tells how much it adds. The first candidate is always fitted, and no fit is interrupted. Kernels are compiled
+    first, in a tiny fit that is not counted.
 
     Trials are changed in place. Without judged images, only the first candidate is fitted. If no candidate can be
     fitted, raises the error of the first one.
@@ -154,7 +128,7 @@ def try_candidates(
                 _warm_up(trial, splits[0].learned, budget, rng)
             if done:
                 trial.reason = _too_long(trial, done, splits[0], n_all, budget.left() - refit_seconds, rng)
-        elif done and isinstance(trial.model, EpochAnnotator) and not trial.reason:
+        elif done and not trial.reason and (trial.name in PROBED or splits[0].known is not None):
             trial.reason = _adds_little(trial, done, splits, rng)
         if not trial.reason:
             attempt(trial, splits, monitor)
@@ -223,27 +197,6 @@ def _too_long(
     return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
 
 
-def an_eighth(split: Split, rng: np.random.Generator) -> Split:
-    """Return a split with an eighth of the learned images.
-
-    Of images known by number, the judged tags are others: held out of those images.
-    """
-    X, Y = split.learned
-    rows = np.sort(rng.permutation(X.shape[0])[: max(X.shape[0] // PROBE_PART, MIN_PROBE_ROWS)])
-    if split.known is None:
-        return split._replace(learned=TaggedRows(X[rows], Y[rows]), rows=rows)
-    return by_number(identity_rows(rows.size), Y[rows], rng) or split
-
-
-def by_number(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, max_images: int = SAMPLE_ROWS) -> Split | None:
-    """Hold out one tag of each of some images known by number; return None if too few images have two tags."""
-    n_several = int(np.count_nonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]) > 1))
-    if n_several < MIN_HELD_OUT:
-        return None
-    tags, images, hidden_tags, known = hold_one_out(Y, rng, at_most=min(max_images, n_several // 2))
-    return Split(TaggedRows(X, tags), TaggedRows(X[images], hidden_tags), images, known)
-
-
 def _probe(trial: MemberTrial, split: Split) -> NDArray[np.float32]:
     """Return the scaled scores of the judged images by a copy of the model that learns from the split."""
     return _scores_of(clone(trial.model), trial.columns, split, SILENT)[0]
@@ -254,7 +207,8 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress) -> N
 
     With several splits, there is a fit for each of them; `model` is the last one, and mean and scale are averages.
     """
-    began, results = now(), []
+    began = now()
+    results: list[tuple[NDArray[np.float32], float, float]] = []
     try:
         for split in splits:
             trial.model = clone(trial.model) if results else trial.model
@@ -269,11 +223,6 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress) -> N
     trial.mean, trial.scale = (float(np.mean(values)) for values in list(zip(*results, strict=True))[1:])
     Y = judged_tags(splits)
     trial.map, trial.word_map = image_map(trial.scores, Y), word_map(trial.scores, Y)
-
-
-def judged_tags(splits: Sequence[Split]) -> sp.csr_array:
-    """Return the tags of the judged images of all splits."""
-    return sp.csr_array(sp.vstack([split.judged.Y for split in splits], format="csr"))
 
 
 def _scores_of(
