@@ -48,7 +48,8 @@ def with_confidences(learned: Learned, rows: TrainingRows, progress: Progress = 
     Confidences are fitted to scores of images that were not learned from; there are none where these are too few.
     """
     held_out = held_out_scores(learned.model, rows, progress=progress)
-    calibration = None if held_out is None else fit_calibration(*held_out)
+    raised = None if learned.tree is None else learned.tree.raised
+    calibration = None if held_out is None else fit_calibration(*held_out, raised=raised)
     if held_out is None or calibration is None:
         return learned
     facts = {"calibration images": calibration.n_images, **expectations(held_out, calibration)}
