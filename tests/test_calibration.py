@@ -26,7 +26,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
-from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores
+from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores, unfitted
 from visterm.learning.learned import CALIBRATION
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.ranking import contenders
@@ -153,6 +153,15 @@ def test_the_cut_is_where_f1_is_expected_to_be_largest():
 def rows_of(corpus, valid=None):
     vocabulary = Vocabulary([f"tag {i}" for i in range(corpus.Y_train.shape[1])])
     return TrainingRows(vocabulary, corpus.X_train, corpus.Y_train, valid, [])
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("knn", ["n_neighbors", "power"]), ("kernel_ridge", ["alpha", "gamma"])])
+def test_copies_that_are_judged_in_place_of_a_model_score_with_the_settings_that_it_chose(name, chosen):
+    corpus = plant_corpus(n_train=240, random_state=2)
+    model = MODELS.create(name).fit(corpus.X_train, corpus.Y_train)
+    blend = MODELS.create("auto", candidates=[(name, {})]).fit(corpus.X_train, corpus.Y_train)
+    for copy, fitted in ((unfitted(model), model), (unfitted(blend).candidates[0], blend.members_[0])):
+        assert [getattr(copy, setting) for setting in chosen] == [getattr(fitted, f"{setting}_") for setting in chosen]
 
 
 @pytest.mark.parametrize(

@@ -143,11 +143,17 @@ def held_out_scores(
 
 
 def unfitted(model: Annotator) -> Any:
-    """Copy a model without what it learned; what a blend has chosen of models and weights need not be chosen again."""
+    """Copy a model without what it learned, but with the settings that its fit chose.
+
+    A copy that chose its own, say more neighbours, would score on another scale.
+    """
     copy = clone(model)
+    open_settings = (name for name, value in copy.get_params(deep=False).items() if value is None)
+    chosen = {name: getattr(model, f"{name}_", None) for name in open_settings}
+    copy.set_params(**{name: value for name, value in chosen.items() if isinstance(value, int | float) and value})
     if hasattr(model, "candidates"):
         members = zip(model.members_, model.weights_, strict=True)
-        ranking = [clone(member) for member, weight in members if weight]
+        ranking = [unfitted(member) for member, weight in members if weight]
         copy.set_params(candidates=ranking, budget=None, explainable=False)
     elif hasattr(model, "weights") and hasattr(model, "members"):
         copy.set_params(weights=model.weights_.tolist())
