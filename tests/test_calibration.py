@@ -26,7 +26,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
-from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores
+from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores, unfitted
 from visterm.learning.learned import CALIBRATION
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.ranking import contenders
@@ -61,19 +61,48 @@ def test_a_search_is_as_likely_as_its_words_together_and_none_that_is_unwanted(t
 
 
 def test_where_each_tag_has_many_images_its_chances_are_those_of_logistic_regression():
-    scores, Y = drawn()
-    found = fit_calibration(scores, Y, Y, prior=1e-6).confidences(scores)
+    scores, Y = drawn(slopes=(2.0, 2.0, 2.0), offsets=(-3.0, 0.5, -1.0))
+    chances = fit_calibration(scores, Y, Y, prior=1e-6).confidences(scores)
     for tag in range(3):
         alone = LogisticRegression(C=np.inf).fit(scores[:, [tag]], Y.toarray()[:, tag])
-        np.testing.assert_allclose(found[:, tag], alone.predict_proba(scores[:, [tag]])[:, 1], atol=0.04)
+        np.testing.assert_allclose(chances[:, tag], alone.predict_proba(scores[:, [tag]])[:, 1], atol=0.04)
 
 
 def test_a_tag_of_few_images_holds_to_the_line_that_all_share_and_the_rarer_needs_a_higher_score():
-    scores, Y = drawn(400, slopes=(2.0, 2.0, 6.0), offsets=(-1.0, -3.0, -9.0))
-    firm, loose = (fit_calibration(scores, Y, Y, prior=prior) for prior in (1e9, 1e-6))
-    assert firm.offset[0] > firm.offset[1] > firm.offset[2]
-    usual = fit_calibration(scores, Y, Y)
-    assert abs(usual.slope[2] - firm.slope[2]) < abs(loose.slope[2] - firm.slope[2])
+    scores, Y = drawn(400, slopes=(2.0, 2.0, 2.0), offsets=(-1.0, -2.0, -3.0))
+    offsets = fit_calibration(scores, Y, Y, prior=1e9).offset
+    assert offsets[0] > offsets[1] > offsets[2]
+    others = Y * np.array([0, 1, 1])  # the first is given much more often than among the images learned from
+    firm, usual, loose = (fit_calibration(scores, Y, others, prior=prior).offset for prior in (1e9, 30, 1e-6))
+    assert firm[0] < usual[0] < loose[0]
+
+
+def test_lines_have_the_log_odds_among_all_images_that_the_model_in_use_has_learned_from():
+    scores, Y = drawn(1000, slopes=(2.0, 2.0, 2.0), offsets=(-1.0, -2.0, -3.0))
+    counts = np.asarray(Y.sum(axis=0)).ravel().astype(int)
+    same, more_of_one = (fit_calibration(scores, Y, Y, rows).offset for rows in (counts, counts * [2, 2, 5]))
+    gained = more_of_one - same
+    assert gained[2] > gained[:2].max() + 0.5
+
+
+def test_the_surest_scores_keep_their_order_where_the_many_others_follow_another_rule():
+    rng = np.random.default_rng(4)
+    counts = rng.integers(5, 400, 60)
+    scores = rng.beta(0.3, 3, (1500, 60)).astype(np.float32)
+    log_odds = np.log(counts / 1500)
+    chances = np.where(scores > 0.3, scores, 0.3 * expit(8 * scores + log_odds) * 2)
+    Y = sp.csr_array(rng.random(scores.shape) < chances, dtype=np.float32)
+    others = sp.csr_array(rng.random((1500, 60)) < counts / 1500, dtype=np.float32)
+    promised = fit_calibration(scores, Y, others).confidences(scores)
+    surest = promised >= np.sort(promised.ravel())[-500]
+    assert scores[surest].mean() > 0.99 * np.sort(scores.ravel())[-500:].mean()
+
+
+def test_scores_that_speak_against_all_tags_say_nothing():
+    scores, Y = drawn(600, slopes=(3.0, 3.0, -3.0), offsets=(-2.0, -2.0, -2.0))
+    assert (fit_calibration(scores, Y, Y).slope > 0).all()
+    wrong = fit_calibration(-scores[:, :2], Y[:, :2], Y[:, :2])
+    np.testing.assert_allclose(wrong.slope, 0, atol=1e-3)
 
 
 def test_confidences_do_not_depend_on_the_scale_of_the_scores():
@@ -124,6 +153,15 @@ def test_the_cut_is_where_f1_is_expected_to_be_largest():
 def rows_of(corpus, valid=None):
     vocabulary = Vocabulary([f"tag {i}" for i in range(corpus.Y_train.shape[1])])
     return TrainingRows(vocabulary, corpus.X_train, corpus.Y_train, valid, [])
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("knn", ["n_neighbors", "power"]), ("kernel_ridge", ["alpha", "gamma"])])
+def test_copies_that_are_judged_in_place_of_a_model_score_with_the_settings_that_it_chose(name, chosen):
+    corpus = plant_corpus(n_train=240, random_state=2)
+    model = MODELS.create(name).fit(corpus.X_train, corpus.Y_train)
+    blend = MODELS.create("auto", candidates=[(name, {})]).fit(corpus.X_train, corpus.Y_train)
+    for copy, fitted in ((unfitted(model), model), (unfitted(blend).candidates[0], blend.members_[0])):
+        assert [getattr(copy, setting) for setting in chosen] == [getattr(fitted, f"{setting}_") for setting in chosen]
 
 
 @pytest.mark.parametrize(

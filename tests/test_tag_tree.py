@@ -195,6 +195,14 @@ def test_no_parent_is_less_likely_than_its_child(tagger):
                     assert sure[parent].score >= sure[child].score
 
 
+def test_cutoffs_are_chosen_by_the_chances_that_photos_are_tagged_by(tagger):
+    held = tagger.calibration.held_out
+    chances = np.zeros((len(held.image_counts), len(tagger.vocabulary)), np.float32)
+    chances[held.images, held.tags] = held.chances
+    assert (chances > 0.5).any()
+    assert np.array_equal(tagger.tree.raised(chances), chances)
+
+
 def test_parts_of_a_chunk_are_tagged_as_the_whole(tagger, monkeypatch):
     images, _ = photos(10, seed=4)
     whole = tagger.annotate(images)

@@ -48,7 +48,8 @@ def with_confidences(learned: Learned, rows: TrainingRows, progress: Progress = 
     Confidences are fitted to scores of images that were not learned from; there are none where these are too few.
     """
     held_out = held_out_scores(learned.model, rows, progress=progress)
-    calibration = None if held_out is None else fit_calibration(*held_out)
+    raised = None if learned.tree is None else learned.tree.raised
+    calibration = None if held_out is None else fit_calibration(*held_out, raised=raised)
     if held_out is None or calibration is None:
         return learned
     facts = {"calibration images": calibration.n_images, **expectations(held_out, calibration)}
@@ -143,11 +144,17 @@ def held_out_scores(
 
 
 def unfitted(model: Annotator) -> Any:
-    """Copy a model without what it learned; what a blend has chosen of models and weights need not be chosen again."""
+    """Copy a model without what it learned, but with the settings that its fit chose.
+
+    A copy that chose its own, say more neighbours, would score on another scale.
+    """
     copy = clone(model)
+    open_settings = (name for name, value in copy.get_params(deep=False).items() if value is None)
+    chosen = {name: getattr(model, f"{name}_", None) for name in open_settings}
+    copy.set_params(**{name: value for name, value in chosen.items() if isinstance(value, int | float) and value})
     if hasattr(model, "candidates"):
         members = zip(model.members_, model.weights_, strict=True)
-        ranking = [clone(member) for member, weight in members if weight]
+        ranking = [unfitted(member) for member, weight in members if weight]
         copy.set_params(candidates=ranking, budget=None, explainable=False)
     elif hasattr(model, "weights") and hasattr(model, "members"):
         copy.set_params(weights=model.weights_.tolist())

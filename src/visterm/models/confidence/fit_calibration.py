@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -15,8 +16,8 @@ from visterm.metrics.significance import upper_share
 from visterm.models.confidence.calibration import Calibration, Curve, Doubles, HeldOutChances, log_sigmoid
 
 MIN_IMAGES = 20  # Of fewer held-out images with tags nothing is learned about chances
-PRIOR = 10.0
-"""How firmly a tag holds to what all tags share: of 3, 5 and 10, the smallest loss on Delicious (validation rows)."""
+PRIOR = 30.0
+"""How firmly a tag holds to what all tags share: of 1, 3, 10 and 30, the smallest error on validation rows."""
 
 MAX_CASES = 2**18  # Scores that lines are fitted to; past these, of absent tags a sample that weighs as much as all
 N_FOLDS = 5
@@ -33,7 +34,9 @@ FEWEST = 20  # Entries that can support a bound
 ROOM = 0.15  # Log odds below the bound from which on chances only come nearer to it
 MAX_STEPS = 50
 ENOUGH = 1e-6
-WRONG_WAY = 0.1  # Least slope of a tag's line beside the common one
+WRONG_WAY = 0.1  # Least slope of a tag's line beside that of all tags
+NEAR_ODDS = -3.0  # About 5 %: the rule of all tags is that of larger chances
+N_PASSES = 3  # Fits of the rule to what lies above that
 
 
 class Cases(NamedTuple):
@@ -70,15 +73,17 @@ def fit_calibration(
     counts: Any = None,
     *,
     known: Any = None,
+    raised: Callable[[Doubles], Doubles] | None = None,
     prior: float = PRIOR,
     seed: int = 0,
 ) -> Calibration | None:
     """Find the confidences that make the tags of held-out images most likely; None if under 20 images have a tag.
 
-    First each tag gets a line from scores to log odds. It is drawn to a rule that all tags share, in which the score,
-    the tag's log odds among the images learned from, and its number of images count (logistic regression); the more so,
-    the less its own held-out images say. A tag whose scores speak against it keeps the common line. Tags that people
-    left out count as absent, so confidences are those of a tag being *given*.
+    First each tag gets a line from scores to log odds, by a rule that all tags share, in which the score, the tag's log
+    odds among the images learned from, and its number of images count (logistic regression on chances above 5 %). The
+    line is shifted as far as the tag's own held-out images say so. The model that is used has learned from all training
+    images, so its lines have the log odds among these. Tags that people left out count as absent, so confidences are
+    those of a tag being *given*.
 
     Then each fifth of the images gets log odds by lines fitted on the others, and a curve for all tags makes these
     hold (a monotone spline). It stays below what the surest held-out entries support: the highest lower bound of the
@@ -87,8 +92,9 @@ def fit_calibration(
     `scores`, (n_held_out, n_tags), are of images that were not learned from, and `Y`, of that shape, is above 0 where a
     tag was given. `others`, (n_images, n_tags), are the tags of the images learned from, and `counts`, (n_tags,), all
     training images of each tag (None: those of `others`). Where `known`, shaped as `scores`, is above 0, an image known
-    by number is known to have a tag, and the entry is left out. `prior`, above 0, says how firmly a tag holds to the
-    common line; `seed` is that of the samples, where there is much, and of the fifths.
+    by number is known to have a tag, and the entry is left out. `raised` makes of chances of all tags those that images
+    are tagged by, where a tree adds what lies under a tag; cut-offs are chosen by these. `prior`, above 0, says how
+    firmly a tag holds to the rule of all; `seed` is that of the samples, where there is much, and of the fifths.
 
     References
     ----------
@@ -102,29 +108,39 @@ def fit_calibration(
     free = np.ones(given.shape, np.bool_) if known is None else as_csr(known).toarray() <= 0
     n, n_given = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
     counts = n_given if counts is None else np.asarray(counts)
-    log_odds: Doubles = np.log((n_given + 0.5) / (n - n_given + 0.5))
+    n_training = n * counts.sum() / max(n_given.sum(), 1)
+    log_odds, final = (_log_odds(counts, n_training) for counts, n_training in ((n_given, n), (counts, n_training)))
     of_tags = np.stack([log_odds, np.log1p(counts)])
     cases = Cases.of(scores, given, free, rng)
-    slope, offset = _lines(cases, of_tags, prior)
+    slope, offset, share = _lines(cases, of_tags, prior)
 
     folds = rng.permutation(len(scores)) % N_FOLDS
     odds = np.full(scores.shape, -np.inf)
     for fold in range(N_FOLDS):
         part = cases.some(folds[cases.images] != fold)
-        lines = (slope, offset) if part.right.all() or not part.right.any() else _lines(part, of_tags, prior)
+        lines = (slope, offset) if part.right.all() or not part.right.any() else _lines(part, of_tags, prior)[:2]
         odds[folds == fold] = lines[0] * scores[folds == fold] + lines[1]
     odds[~free] = -np.inf
     right = (given.toarray() > 0) & free
     curve = fit_curve(odds.ravel(), right.ravel())
-    held_out = HeldOutChances.of(np.exp(log_sigmoid(curve(odds))), right, counts)
+    chances = np.exp(log_sigmoid(curve(odds)))
+    held_out = HeldOutChances.of(chances if raised is None else raised(chances), right, counts)
     plain = Calibration(slope, offset, TOGETHER, given.shape[0], curve, held_out)
-    return plain._replace(together=_together(plain, scores, given, others, rng))
+    together = _together(plain, scores, given, others, rng)
+    return plain._replace(offset=offset + share * (final - log_odds), together=together)
 
 
-def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubles]:
-    """Fit the common rule, then the line of each tag, on scores brought to mean 0 and deviation 1: slopes, offsets.
+def _log_odds(counts: Any, n_images: float) -> Doubles:
+    odds: Doubles = np.log((counts + 0.5) / (n_images - counts + 0.5))
+    return odds
 
-    `of_tags`, (2, n_tags), are log odds of tags and logs of their numbers of images.
+
+def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubles, float]:
+    """Fit the common rule, then the shift of each tag, on scores brought to mean 0 and deviation 1.
+
+    Returns slopes, offsets, and how far a tag's log odds count in these. `of_tags`, (2, n_tags), are log odds of tags
+    and logs of their numbers of images. Once all cases have said which have chances above 5 %, the rule is fitted to
+    these again: the many others would else tilt it, and reorder the surest.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -135,28 +151,34 @@ def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubl
     log_odds, photos = of_tags
     photos = photos - photos[tags[cases.right]].mean()
     features = np.stack([votes, log_odds[tags], votes * photos[tags]], axis=1)
-    shared = LogisticRegression(max_iter=1000).fit(features, cases.right, sample_weight=cases.weights)
-    if shared.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
+    near, rule = np.ones(votes.size, np.bool_), LogisticRegression(max_iter=1000)
+    rule.fit(features, cases.right, sample_weight=cases.weights)
+    if rule.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
         features[:, [0, 2]] = 0.0
-        shared.fit(features, cases.right, sample_weight=cases.weights)
-    common, share, more = shared.coef_[0]
-    centre = np.maximum(common + more * photos, WRONG_WAY * common), shared.intercept_[0] + share * log_odds
-
-    slope, offset = (line.copy() for line in centre)
-    for _ in range(MAX_STEPS):  # Newton, in two variables for each tag
-        P = np.exp(log_sigmoid(slope[tags] * votes + offset[tags]))
-        errors, spread = cases.weights * (P - cases.right), cases.weights * P * (1 - P)
-        sums = [np.bincount(tags, each, n_tags) for each in (spread * votes**2, spread * votes, spread)]
-        a, b, c = sums[0] + prior, sums[1], sums[2] + prior
-        down = np.bincount(tags, errors * votes, n_tags) + prior * (slope - centre[0])
-        across = np.bincount(tags, errors, n_tags) + prior * (offset - centre[1])
-        steps = np.stack([c * down - b * across, a * across - b * down]) / (a * c - b * b)
-        slope, offset = slope - np.clip(steps[0], -1, 1), offset - np.clip(steps[1], -1, 1)
-        if np.abs(steps).max() < ENOUGH:
+        rule.fit(features, cases.right, sample_weight=cases.weights)
+    for _ in range(N_PASSES):
+        above = rule.decision_function(features) > NEAR_ODDS
+        n_right = int(cases.right[above].sum())
+        if min(n_right, int(above.sum()) - n_right) < FEWEST:
             break
-    against = slope < WRONG_WAY * centre[0]
-    slope[against], offset[against] = centre[0][against], centre[1][against]
-    return slope / deviation, offset - slope / deviation * mean
+        better = LogisticRegression(max_iter=1000)
+        better.fit(features[above], cases.right[above], sample_weight=cases.weights[above])
+        if better.coef_[0, 0] < 0:
+            break
+        near, rule = above, better
+
+    (common, share, more), constant = rule.coef_[0], float(rule.intercept_[0])
+    slope, offset = np.maximum(common + more * photos, WRONG_WAY * common), constant + share * log_odds
+    tags, votes, right, weights = tags[near], votes[near], cases.right[near], cases.weights[near]
+    for _ in range(MAX_STEPS):  # Newton, in one variable for each tag
+        P = np.exp(log_sigmoid(slope[tags] * votes + offset[tags]))
+        down = np.bincount(tags, weights * (P - right), n_tags) + prior * (offset - constant - share * log_odds)
+        step = down / (np.bincount(tags, weights * P * (1 - P), n_tags) + prior)
+        offset = offset - np.clip(step, -1, 1)
+        if np.abs(step).max() < ENOUGH:
+            break
+    slope = slope / deviation
+    return slope, offset - slope * mean, float(share)
 
 
 def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
