@@ -259,7 +259,7 @@ def test_the_first_use_makes_the_network_whose_hash_is_in_the_table(weights, cac
 def test_places_sum_up_to_the_row(weights):
     encoder = make_encoder("effnet-lite", {}, {}).fit(PHOTOS)
     places = encoder.places(PHOTOS[0])
-    assert places.rows.shape == (3 * 9 * 9, 1280)
+    assert places.rows.shape == (9 * 9, 1280)
     row = encoder.transform(PHOTOS[:1])[0]
     np.testing.assert_allclose(places.rows.sum(axis=0) + places.elsewhere, row, atol=1e-6)
 
@@ -270,7 +270,7 @@ def test_a_run_with_it_is_exported_as_one_graph(weights, tmp_path):
     assert tagger.encoder.network == "effnet-lite"
     export_model(tagger, tmp_path / "graph")
     session = onnxruntime.InferenceSession(tmp_path / "graph" / "model.onnx")
-    views = np.stack(list(views_of(photos[0], Preparation(size=(260, 260)), "three")))
+    views = np.stack(list(views_of(photos[0], Preparation(size=(260, 260)), "whole")))
     (scores,) = session.run([SCORES], {PICTURES: views})
     expected = tagger.model.decision_function(tagger.encoder.transform(photos[:1]))
     np.testing.assert_allclose(scores, expected, atol=1e-4)
