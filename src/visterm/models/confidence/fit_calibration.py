@@ -28,7 +28,7 @@ LEAST_ODDS = -5.0  # Where the curve begins: smaller odds say nothing of the con
 N_KNOTS = 16
 N_STEPS = 2000
 TOP = 30  # Held-out entries above the last knot
-FIRMNESS = 10.0  # How firmly the curve holds to the slope 1
+FIRMNESS = 10.0  # How firmly the curve holds to the slope 1, for each unit of log odds
 LEAST_SLOPE = 0.02  # Above 0, so that the order of chances stays
 FEWEST = 20  # Entries that can support a bound
 ROOM = 0.15  # Log odds below the bound from which on chances only come nearer to it
@@ -201,8 +201,7 @@ def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
     ends = np.unique(np.geomspace(1, x.size, N_STEPS).astype(np.int64))  # of steps; the surest ones are one by one
     sizes, n_right = np.diff(ends, prepend=0), np.diff(hits[ends - 1], prepend=0)
     middles = np.diff(np.cumsum(x)[ends - 1], prepend=0) / sizes
-    P = np.exp(log_sigmoid(middles))
-    known = np.cumsum((sizes * P * (1 - P))[::-1])  # knots part what the entries can say into equal parts
+    known = np.cumsum(n_right[::-1])  # knots part what is right into equal parts
     knots = np.interp(np.arange(1, N_KNOTS) / N_KNOTS * known[-1], known, middles[::-1])
     top = x[min(TOP, x.size - 1)]
     knots = np.concatenate([[LEAST_ODDS], knots[knots < top - ROOM], [max(top, LEAST_ODDS + ROOM)]])
@@ -210,13 +209,13 @@ def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
     widths = np.append(np.diff(knots), np.inf)
     features = np.concatenate([np.ones((1, middles.size)), np.clip(middles - knots[:, None], 0, widths[:, None])])
     start = np.concatenate([[LEAST_ODDS], np.ones(knots.size)])
+    firmness = FIRMNESS * np.append(0.0, np.minimum(widths, 1.0))
 
     def loss(values: Doubles) -> tuple[float, Doubles]:
         line, away = values @ features, values - start
-        away[0] = 0.0
         errors = sizes * np.exp(log_sigmoid(line)) - n_right
-        total = sizes @ np.logaddexp(0, line) - n_right @ line + FIRMNESS / 2 * away @ away
-        return float(total), features @ errors + FIRMNESS * away
+        total = sizes @ np.logaddexp(0, line) - n_right @ line + firmness @ away**2 / 2
+        return float(total), features @ errors + firmness * away
 
     limits = [(None, None)] + [(LEAST_SLOPE, None)] * knots.size
     first, *slopes = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
