@@ -85,7 +85,7 @@ def fit_calibration(
     images, so its lines have the log odds among these. Tags that people left out count as absent, so confidences are
     those of a tag being *given*.
 
-    Then each fifth of the images gets log odds by lines fitted on the others, and a curve for all tags makes these
+    Then each fifth of the images gets log odds by lines shifted by the others, and a curve for all tags makes these
     hold (a monotone spline). It stays below what the surest held-out entries support: the highest lower bound of the
     share that is right among the n surest, for any n of 20 or more. These chances are kept, to choose cut-offs by.
 
@@ -112,14 +112,14 @@ def fit_calibration(
     log_odds, final = (_log_odds(counts, n_training) for counts, n_training in ((n_given, n), (counts, n_training)))
     of_tags = np.stack([log_odds, np.log1p(counts)])
     cases = Cases.of(scores, given, free, rng)
-    slope, offset, share = _lines(cases, of_tags, prior)
+    slope, common, share, near = _rule(cases, of_tags)
+    offset = _shifted(near, slope, common, prior)
 
     folds = rng.permutation(len(scores)) % N_FOLDS
     odds = np.full(scores.shape, -np.inf)
     for fold in range(N_FOLDS):
-        part = cases.some(folds[cases.images] != fold)
-        lines = (slope, offset) if part.right.all() or not part.right.any() else _lines(part, of_tags, prior)[:2]
-        odds[folds == fold] = lines[0] * scores[folds == fold] + lines[1]
+        part = near.some(folds[near.images] != fold)
+        odds[folds == fold] = slope * scores[folds == fold] + _shifted(part, slope, common, prior)
     odds[~free] = -np.inf
     right = (given.toarray() > 0) & free
     curve = fit_curve(odds.ravel(), right.ravel())
@@ -135,16 +135,17 @@ def _log_odds(counts: Any, n_images: float) -> Doubles:
     return odds
 
 
-def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubles, float]:
-    """Fit the common rule, then the shift of each tag, on scores brought to mean 0 and deviation 1.
+def _rule(cases: Cases, of_tags: Doubles) -> tuple[Doubles, Doubles, float, Cases]:
+    """Fit the rule that all tags share, on scores brought to mean 0 and deviation 1.
 
-    Returns slopes, offsets, and how far a tag's log odds count in these. `of_tags`, (2, n_tags), are log odds of tags
-    and logs of their numbers of images. Once all cases have said which have chances above 5 %, the rule is fitted to
-    these again: the many others would else tilt it, and reorder the surest.
+    Returns slopes and offsets of tags, how far a tag's log odds count in these, and the cases that it was fitted to.
+    `of_tags`, (2, n_tags), are log odds of tags and logs of their numbers of images. Once all cases have said which
+    have chances above 5 %, the rule is fitted to these again: the many others would else tilt it, and reorder the
+    surest.
     """
     from sklearn.linear_model import LogisticRegression
 
-    tags, n_tags = cases.tags, of_tags.shape[1]
+    tags = cases.tags
     mean = float(np.average(cases.scores, weights=cases.weights))
     deviation = float(np.sqrt(np.average((cases.scores - mean) ** 2, weights=cases.weights))) or 1.0
     votes = (cases.scores - mean) / deviation
@@ -167,18 +168,22 @@ def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubl
             break
         near, rule = above, better
 
-    (common, share, more), constant = rule.coef_[0], float(rule.intercept_[0])
-    slope, offset = np.maximum(common + more * photos, WRONG_WAY * common), constant + share * log_odds
-    tags, votes, right, weights = tags[near], votes[near], cases.right[near], cases.weights[near]
-    for _ in range(MAX_STEPS):  # Newton, in one variable for each tag
-        P = np.exp(log_sigmoid(slope[tags] * votes + offset[tags]))
-        down = np.bincount(tags, weights * (P - right), n_tags) + prior * (offset - constant - share * log_odds)
-        step = down / (np.bincount(tags, weights * P * (1 - P), n_tags) + prior)
+    common, share, more = rule.coef_[0]
+    slope = np.maximum(common + more * photos, WRONG_WAY * common) / deviation
+    return slope, rule.intercept_[0] + share * log_odds - slope * mean, float(share), cases.some(near)
+
+
+def _shifted(cases: Cases, slope: Doubles, common: Doubles, prior: float) -> Doubles:
+    """Return the offset of each tag, as far from the common one as its cases say, by Newton's method."""
+    tags, offset = cases.tags, common
+    for _ in range(MAX_STEPS):
+        P = np.exp(log_sigmoid(slope[tags] * cases.scores + offset[tags]))
+        down = np.bincount(tags, cases.weights * (P - cases.right), common.size) + prior * (offset - common)
+        step = down / (np.bincount(tags, cases.weights * P * (1 - P), common.size) + prior)
         offset = offset - np.clip(step, -1, 1)
         if np.abs(step).max() < ENOUGH:
             break
-    slope = slope / deviation
-    return slope, offset - slope * mean, float(share)
+    return offset
 
 
 def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
