@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -80,7 +81,8 @@ def fit_calibration(
     """Find the confidences that make the tags of held-out images most likely; None if under 20 images have a tag.
 
     First each tag gets a line from scores to log odds, by a rule that all tags share, in which the score, the tag's log
-    odds among the images learned from, and its number of images count (logistic regression on chances above 5 %). The
+    odds among the images learned from, and its number of images count (logistic regression on all chances, or on those
+    above 5 %, whichever has the smaller squared error). The
     line is shifted as far as the tag's own held-out images say so. The model that is used has learned from all training
     images, so its lines have the log odds among these. Tags that people left out count as absent, so confidences are
     those of a tag being *given*.
@@ -112,17 +114,19 @@ def fit_calibration(
     log_odds, final = (_log_odds(counts, n_training) for counts, n_training in ((n_given, n), (counts, n_training)))
     of_tags = np.stack([log_odds, np.log1p(counts)])
     cases = Cases.of(scores, given, free, rng)
-    slope, common, share, near = _rule(cases, of_tags)
-    offset = _shifted(near, slope, common, prior)
-
-    folds = rng.permutation(len(scores)) % N_FOLDS
-    odds = np.full(scores.shape, -np.inf)
-    for fold in range(N_FOLDS):
-        part = near.some(folds[near.images] != fold)
-        odds[folds == fold] = slope * scores[folds == fold] + _shifted(part, slope, common, prior)
-    odds[~free] = -np.inf
-    right = (given.toarray() > 0) & free
-    curve = fit_curve(odds.ravel(), right.ravel())
+    folds, right = rng.permutation(len(scores)) % N_FOLDS, (given.toarray() > 0) & free
+    fits = []
+    for n_passes in (0, N_PASSES):
+        slope, common, share, near = _rule(cases, of_tags, n_passes)
+        odds = np.full(scores.shape, -np.inf)
+        for fold in range(N_FOLDS):
+            part = near.some(folds[near.images] != fold)
+            odds[folds == fold] = slope * scores[folds == fold] + _shifted(part, slope, common, prior)
+        odds[~free] = -np.inf
+        curve = fit_curve(odds.ravel(), right.ravel())
+        error = float(np.mean((np.exp(log_sigmoid(curve(odds))) - right) ** 2))
+        fits.append((error, (slope, _shifted(near, slope, common, prior), share, odds, curve)))
+    slope, offset, share, odds, curve = min(fits, key=itemgetter(0))[1]
     chances = np.exp(log_sigmoid(curve(odds)))
     held_out = HeldOutChances.of(chances if raised is None else raised(chances), right, counts)
     plain = Calibration(slope, offset, TOGETHER, given.shape[0], curve, held_out)
@@ -135,13 +139,12 @@ def _log_odds(counts: Any, n_images: float) -> Doubles:
     return odds
 
 
-def _rule(cases: Cases, of_tags: Doubles) -> tuple[Doubles, Doubles, float, Cases]:
+def _rule(cases: Cases, of_tags: Doubles, n_passes: int) -> tuple[Doubles, Doubles, float, Cases]:
     """Fit the rule that all tags share, on scores brought to mean 0 and deviation 1.
 
     Returns slopes and offsets of tags, how far a tag's log odds count in these, and the cases that it was fitted to.
-    `of_tags`, (2, n_tags), are log odds of tags and logs of their numbers of images. Once all cases have said which
-    have chances above 5 %, the rule is fitted to these again: the many others would else tilt it, and reorder the
-    surest.
+    `of_tags`, (2, n_tags), are log odds of tags and logs of their numbers of images. Then `n_passes` times it is fitted
+    again, to the cases that it gives chances above 5 %: the many others may tilt it, and reorder the surest.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -157,7 +160,7 @@ def _rule(cases: Cases, of_tags: Doubles) -> tuple[Doubles, Doubles, float, Case
     if rule.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
         features[:, [0, 2]] = 0.0
         rule.fit(features, cases.right, sample_weight=cases.weights)
-    for _ in range(N_PASSES):
+    for _ in range(n_passes):
         above = rule.decision_function(features) > NEAR_ODDS
         n_right = int(cases.right[above].sum())
         if min(n_right, int(above.sum()) - n_right) < FEWEST:
