@@ -80,7 +80,7 @@ def test_chances_fall_lie_in_their_intervals_and_promise_no_more_than_is_right(f
     for pairs, planted in ((found.wrong, wrong), (found.missing, missing)):
         assert np.all(np.diff(pairs.chance) <= 1e-9)
         assert np.all((pairs.low <= pairs.chance) & (pairs.chance <= pairs.high))
-        assert len(planted) / 6 < pairs.chance.sum() < 1.2 * len(planted)
+        assert len(planted) / 7 < pairs.chance.sum() < 1.2 * len(planted)
         right = np.mean([pair in planted for pair in listed(pairs)[:10]])
         assert pairs.chance[:10].mean() <= right + 0.1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ LEAST_ODDS = -5.0  # Where the curve begins: smaller odds say nothing of the con
 N_KNOTS = 16
 N_STEPS = 2000
 TOP = 30  # Held-out entries above the last knot
-FIRMNESS = 10.0  # How firmly the curve holds to the slope 1
+FIRMNESS = 10.0  # How firmly the curve holds to the slope 1, for each unit of log odds
 LEAST_SLOPE = 0.02  # Above 0, so that the order of chances stays
 FEWEST = 20  # Entries that can support a bound
 ROOM = 0.15  # Log odds below the bound from which on chances only come nearer to it
@@ -80,12 +81,13 @@ def fit_calibration(
     """Find the confidences that make the tags of held-out images most likely; None if under 20 images have a tag.
 
     First each tag gets a line from scores to log odds, by a rule that all tags share, in which the score, the tag's log
-    odds among the images learned from, and its number of images count (logistic regression on chances above 5 %). The
+    odds among the images learned from, and its number of images count (logistic regression on all chances, or on those
+    above 5 %, whichever has the smaller squared error). The
     line is shifted as far as the tag's own held-out images say so. The model that is used has learned from all training
     images, so its lines have the log odds among these. Tags that people left out count as absent, so confidences are
     those of a tag being *given*.
 
-    Then each fifth of the images gets log odds by lines fitted on the others, and a curve for all tags makes these
+    Then each fifth of the images gets log odds by lines shifted by the others, and a curve for all tags makes these
     hold (a monotone spline). It stays below what the surest held-out entries support: the highest lower bound of the
     share that is right among the n surest, for any n of 20 or more. These chances are kept, to choose cut-offs by.
 
@@ -112,17 +114,19 @@ def fit_calibration(
     log_odds, final = (_log_odds(counts, n_training) for counts, n_training in ((n_given, n), (counts, n_training)))
     of_tags = np.stack([log_odds, np.log1p(counts)])
     cases = Cases.of(scores, given, free, rng)
-    slope, offset, share = _lines(cases, of_tags, prior)
-
-    folds = rng.permutation(len(scores)) % N_FOLDS
-    odds = np.full(scores.shape, -np.inf)
-    for fold in range(N_FOLDS):
-        part = cases.some(folds[cases.images] != fold)
-        lines = (slope, offset) if part.right.all() or not part.right.any() else _lines(part, of_tags, prior)[:2]
-        odds[folds == fold] = lines[0] * scores[folds == fold] + lines[1]
-    odds[~free] = -np.inf
-    right = (given.toarray() > 0) & free
-    curve = fit_curve(odds.ravel(), right.ravel())
+    folds, right = rng.permutation(len(scores)) % N_FOLDS, (given.toarray() > 0) & free
+    fits = []
+    for n_passes in (0, N_PASSES):
+        slope, common, share, near = _rule(cases, of_tags, n_passes)
+        odds = np.full(scores.shape, -np.inf)
+        for fold in range(N_FOLDS):
+            part = near.some(folds[near.images] != fold)
+            odds[folds == fold] = slope * scores[folds == fold] + _shifted(part, slope, common, prior)
+        odds[~free] = -np.inf
+        curve = fit_curve(odds.ravel(), right.ravel())
+        error = float(np.mean((np.exp(log_sigmoid(curve(odds))) - right) ** 2))
+        fits.append((error, (slope, _shifted(near, slope, common, prior), share, odds, curve)))
+    slope, offset, share, odds, curve = min(fits, key=itemgetter(0))[1]
     chances = np.exp(log_sigmoid(curve(odds)))
     held_out = HeldOutChances.of(chances if raised is None else raised(chances), right, counts)
     plain = Calibration(slope, offset, TOGETHER, given.shape[0], curve, held_out)
@@ -135,16 +139,16 @@ def _log_odds(counts: Any, n_images: float) -> Doubles:
     return odds
 
 
-def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubles, float]:
-    """Fit the common rule, then the shift of each tag, on scores brought to mean 0 and deviation 1.
+def _rule(cases: Cases, of_tags: Doubles, n_passes: int) -> tuple[Doubles, Doubles, float, Cases]:
+    """Fit the rule that all tags share, on scores brought to mean 0 and deviation 1.
 
-    Returns slopes, offsets, and how far a tag's log odds count in these. `of_tags`, (2, n_tags), are log odds of tags
-    and logs of their numbers of images. Once all cases have said which have chances above 5 %, the rule is fitted to
-    these again: the many others would else tilt it, and reorder the surest.
+    Returns slopes and offsets of tags, how far a tag's log odds count in these, and the cases that it was fitted to.
+    `of_tags`, (2, n_tags), are log odds of tags and logs of their numbers of images. Then `n_passes` times it is fitted
+    again, to the cases that it gives chances above 5 %: the many others may tilt it, and reorder the surest.
     """
     from sklearn.linear_model import LogisticRegression
 
-    tags, n_tags = cases.tags, of_tags.shape[1]
+    tags = cases.tags
     mean = float(np.average(cases.scores, weights=cases.weights))
     deviation = float(np.sqrt(np.average((cases.scores - mean) ** 2, weights=cases.weights))) or 1.0
     votes = (cases.scores - mean) / deviation
@@ -156,7 +160,7 @@ def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubl
     if rule.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
         features[:, [0, 2]] = 0.0
         rule.fit(features, cases.right, sample_weight=cases.weights)
-    for _ in range(N_PASSES):
+    for _ in range(n_passes):
         above = rule.decision_function(features) > NEAR_ODDS
         n_right = int(cases.right[above].sum())
         if min(n_right, int(above.sum()) - n_right) < FEWEST:
@@ -167,18 +171,22 @@ def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubl
             break
         near, rule = above, better
 
-    (common, share, more), constant = rule.coef_[0], float(rule.intercept_[0])
-    slope, offset = np.maximum(common + more * photos, WRONG_WAY * common), constant + share * log_odds
-    tags, votes, right, weights = tags[near], votes[near], cases.right[near], cases.weights[near]
-    for _ in range(MAX_STEPS):  # Newton, in one variable for each tag
-        P = np.exp(log_sigmoid(slope[tags] * votes + offset[tags]))
-        down = np.bincount(tags, weights * (P - right), n_tags) + prior * (offset - constant - share * log_odds)
-        step = down / (np.bincount(tags, weights * P * (1 - P), n_tags) + prior)
+    common, share, more = rule.coef_[0]
+    slope = np.maximum(common + more * photos, WRONG_WAY * common) / deviation
+    return slope, rule.intercept_[0] + share * log_odds - slope * mean, float(share), cases.some(near)
+
+
+def _shifted(cases: Cases, slope: Doubles, common: Doubles, prior: float) -> Doubles:
+    """Return the offset of each tag, as far from the common one as its cases say, by Newton's method."""
+    tags, offset = cases.tags, common
+    for _ in range(MAX_STEPS):
+        P = np.exp(log_sigmoid(slope[tags] * cases.scores + offset[tags]))
+        down = np.bincount(tags, cases.weights * (P - cases.right), common.size) + prior * (offset - common)
+        step = down / (np.bincount(tags, cases.weights * P * (1 - P), common.size) + prior)
         offset = offset - np.clip(step, -1, 1)
         if np.abs(step).max() < ENOUGH:
             break
-    slope = slope / deviation
-    return slope, offset - slope * mean, float(share)
+    return offset
 
 
 def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
@@ -201,8 +209,7 @@ def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
     ends = np.unique(np.geomspace(1, x.size, N_STEPS).astype(np.int64))  # of steps; the surest ones are one by one
     sizes, n_right = np.diff(ends, prepend=0), np.diff(hits[ends - 1], prepend=0)
     middles = np.diff(np.cumsum(x)[ends - 1], prepend=0) / sizes
-    P = np.exp(log_sigmoid(middles))
-    known = np.cumsum((sizes * P * (1 - P))[::-1])  # knots part what the entries can say into equal parts
+    known = np.cumsum(n_right[::-1])  # knots part what is right into equal parts
     knots = np.interp(np.arange(1, N_KNOTS) / N_KNOTS * known[-1], known, middles[::-1])
     top = x[min(TOP, x.size - 1)]
     knots = np.concatenate([[LEAST_ODDS], knots[knots < top - ROOM], [max(top, LEAST_ODDS + ROOM)]])
@@ -210,13 +217,13 @@ def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
     widths = np.append(np.diff(knots), np.inf)
     features = np.concatenate([np.ones((1, middles.size)), np.clip(middles - knots[:, None], 0, widths[:, None])])
     start = np.concatenate([[LEAST_ODDS], np.ones(knots.size)])
+    firmness = FIRMNESS * np.append(0.0, np.minimum(widths, 1.0))
 
     def loss(values: Doubles) -> tuple[float, Doubles]:
         line, away = values @ features, values - start
-        away[0] = 0.0
         errors = sizes * np.exp(log_sigmoid(line)) - n_right
-        total = sizes @ np.logaddexp(0, line) - n_right @ line + FIRMNESS / 2 * away @ away
-        return float(total), features @ errors + FIRMNESS * away
+        total = sizes @ np.logaddexp(0, line) - n_right @ line + firmness @ away**2 / 2
+        return float(total), features @ errors + firmness * away
 
     limits = [(None, None)] + [(LEAST_SLOPE, None)] * knots.size
     first, *slopes = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
