@@ -18,7 +18,7 @@ from visterm.models.base import Annotator
 
 DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
 """On no data set, the best single model was clearly better than `auto` in MAP over images (docs/benchmarks.md). For
-images known only by number, `auto` has no held-out images to compare models on."""
+images known only by number, `wsabie` can also learn new tags and more images, which `auto` cannot."""
 
 DEVICE = "device"  # The setting for the device of networks
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
