@@ -237,8 +237,8 @@ def test_written_tags_skipped_files_and_places_of_features_are_kept_and_forgotte
     features = CatalogueFeatures(catalogue, "enc")
     features.note([0, 2], "one")
     features.note([0], "two")
-    assert features.places() == [(2, "one", 1), (0, "two", 0)]
-    assert features.places([2, 3]) == [(2, "one", 1)]
+    assert features.locations() == [(2, "one", 1), (0, "two", 0)]
+    assert features.locations([2, 3]) == [(2, "one", 1)]
     assert CatalogueFeatures(catalogue, "other").places() == []
 
 
