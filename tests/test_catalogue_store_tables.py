@@ -239,7 +239,7 @@ def test_written_tags_skipped_files_and_places_of_features_are_kept_and_forgotte
     features.note([0], "two")
     assert features.locations() == [(2, "one", 1), (0, "two", 0)]
     assert features.locations([2, 3]) == [(2, "one", 1)]
-    assert CatalogueFeatures(catalogue, "other").places() == []
+    assert CatalogueFeatures(catalogue, "other").locations() == []
 
 
 def test_runs_are_known_by_fingerprint(catalogue):
