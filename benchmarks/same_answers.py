@@ -55,6 +55,15 @@ OTHER_IDS = 0.3
 
 ENCODER = {"codebook": 100, "colours": 12, "scales": "[1.0]", "sample_blocks": 5000, "max_side": 96}
 SHORT = {"epochs": 8, "dim": 16}
+VSE_PAPER = {
+    "step": "sgd", "schedule": "constant", "learning_rate": 0.01, "l2": 0.01, "max_norm": 10.0, "init_scale": 0.01,
+    "bias": 0.0, "average": 20, "patience": 10,
+}  # fmt: skip
+SAMPLED_PAPER = {
+    "learning_rate": 0.0003, "tag_learning_rate": 0.1, "negatives": 10, "power": 1.0, "alpha": 0.01, "start_low": False,
+}  # fmt: skip
+"""The papers' settings, with which the answers are recorded."""
+
 MODELS: dict[str, dict[str, Any]] = {
     "wsabie": SHORT,
     "ridge": {},
@@ -62,8 +71,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "kernel_ridge": {},
     "pamir": {"epochs": 8},
     "objects_and_parts": SHORT,
-    "vse_ens": SHORT,
-    "sampled_tagger": {"epochs": 4, "dim": 16, "hidden": [32], "device": "cpu"},
+    "vse_ens": SHORT | VSE_PAPER,
+    "sampled_tagger": {"epochs": 4, "dim": 16, "hidden": [32], "device": "cpu"} | SAMPLED_PAPER,
     "auto": {"candidates": [["knn", {}], ["ridge", {}], ["kernel_ridge", {}], ["wsabie", {"epochs": 5}]]},
 }
 """Models and their settings; no budget, as then a clock would decide."""

@@ -27,6 +27,7 @@ from visterm.models.deep.objectives import SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.models.deep.training import WORK_PER_THREAD, DeepNetwork
 
+PAPER_DRAWS = {"negatives": 10, "power": 1.0, "alpha": 0.01, "tag_learning_rate": 0.1}
 SMALL = {"hidden": [24], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu"}
 
 
@@ -243,7 +244,7 @@ def test_scores_that_start_low_start_at_the_log_odds_of_what_is_drawn(planted, d
     scores = np.concatenate([block for _, block in drawn.score_blocks(X)])
     assert scores.mean() == pytest.approx(np.log(5 / 100), abs=0.1)
     assert np.linalg.norm(drawn.tag_rows_, axis=1).mean() == pytest.approx(1, abs=0.1)
-    plain = SampledTagger(**STILL, dim=dim).fit(X, Y)
+    plain = SampledTagger(**STILL, dim=dim, start_low=False).fit(X, Y)
     assert abs(np.concatenate([block for _, block in plain.score_blocks(X)]).mean()) < 0.1
 
 
@@ -280,7 +281,7 @@ def test_word_vectors_are_read_from_a_memory_map_and_not_saved_as_a_setting(plan
 
 def test_words_take_the_places_of_tags_with_the_same_vectors(planted, words):
     still, moved = (
-        SampledTagger(**{**SMALL, "epochs": 20}, word_vectors=words, fixed_vectors=fixed)
+        SampledTagger(**{**SMALL, **PAPER_DRAWS, "epochs": 20}, word_vectors=words, fixed_vectors=fixed)
         .fit(planted.X_train, planted.Y_train)
         for fixed in (True, False)
     )  # fmt: skip

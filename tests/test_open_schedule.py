@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from refusals import refused
 from visterm.metrics import average_precisions
-from visterm.models import VseEns, Wsabie
+from visterm.models import ObjectsAndParts, Pamir, VseEns, Wsabie
 from visterm.models.ranking.ranker import DOUBLING_EPOCHS, FINISH_EPOCHS, MAX_HELD_OUT_TAGS
 
 
@@ -114,6 +114,17 @@ def test_with_very_many_tags_more_are_drawn_for_a_pair():
     assert model.set_params(max_trials=None, schedule="constant")._objective(500).max_trials == 500
 
 
-def test_other_models_refuse_it(planted):
+@pytest.mark.parametrize("model", [VseEns, ObjectsAndParts])
+def test_every_ranking_model_with_a_maximum_norm_finds_its_length(planted, model):
+    settings = {"dim": 8, "max_norm": 0.3, "learning_rate": 0.1, "average": 1, "schedule": "open", "patience": 20}
+    settings |= {} if model is ObjectsAndParts else {"standardize": False}
+    grown = model(**settings, epochs=20).fit(planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
+    assert 0.31 < longest(grown) <= 0.3 * (1 + (20 / DOUBLING_EPOCHS) ** 2) * 1.0001
+    finished = model(**settings, epochs=20).fit(planted.X_train, planted.Y_train)
+    assert finished.n_held_out_ == 60
+    assert finished.n_epochs_ == 1 + int(np.argmax([entry["map"] for entry in finished.history_]))
+
+
+def test_models_without_a_maximum_norm_refuse_it(planted):
     with refused("schedule", value="open"):
-        VseEns(schedule="open").fit(planted.X_train, planted.Y_train)
+        Pamir(schedule="open").fit(planted.X_train, planted.Y_train)

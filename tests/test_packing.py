@@ -193,7 +193,7 @@ def test_bytes_learned_are_counted_inside_estimators_too_and_sparse_ones_with_th
 
 def test_settings_that_models_share_can_be_set_in_each_but_where_a_model_has_none():
     assert MODELS.create("vse_ens", patience=3, l2=0.5).get_params()["patience"] == 3
-    assert MODELS.create("vse_ens").l2 == 0.01  # the paper's, where others have 0
-    assert "bias" not in MODELS.create("vse_ens").get_params()
+    assert MODELS.create("vse_ens").learning_rate == 0.1  # where wsabie has 0.2
+    assert "bias" not in MODELS.create("objects_and_parts").get_params()
     with refused("model.bias", value=1.0):
-        MODELS.create("vse_ens", bias=1.0)
+        MODELS.create("objects_and_parts", bias=1.0)

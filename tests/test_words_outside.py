@@ -37,7 +37,10 @@ WORDS = {
     "deep": [0, 0.5, 0.1, 0.5, 0],
     "nothing": [0, 0, 0, 0, 0],
 }
-SMALL = {"hidden": [16], "epochs": 60, "batch_size": 30, "learning_rate": 0.002, "dropout": 0.0, "valid_share": 0.0}
+SMALL = {
+    "hidden": [16], "epochs": 60, "batch_size": 30, "learning_rate": 0.002, "tag_learning_rate": 0.1, "negatives": 10,
+    "dropout": 0.0, "valid_share": 0.0,
+}  # fmt: skip
 SETTINGS = " ".join(f"--set {name}={value}" for name, value in SMALL.items())
 FIT = f"fit photos --tags tags.csv --encoder precomputed:rows.npy --model sampled_tagger {SETTINGS}"
 

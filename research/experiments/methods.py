@@ -3,8 +3,7 @@
 The rivals are scikit-learn's own estimators, LightFM, implicit and PECOS (docs/performance.md says how to install
 them). Data are photos with features of a network, photos and drawn scenes with visterms, pages with words, drawn images
 of many tags, and images known by number. Contestants learn from the training rows and meet the test rows once; nothing
-is chosen. Networks have one hidden layer of 512 in place of three larger ones, and three of them get word vectors that
-are learned from the tag lists.
+is chosen. Three of the networks get word vectors that are learned from the tag lists.
 
 Each fit is a process of its own, with one thread; times are the processor's. Memory is the peak while it learns, above
 what was there with the data loaded. A photo is what it takes to score all tags, in a batch. A query is what it takes to

@@ -20,7 +20,6 @@ from harness.data_sets import Problem
 from harness.runs import machine, options, say, spread, write
 
 from visterm.core.tables import MODELS
-from visterm.models.ranking import OPEN_LIMITS
 
 MODELS_TRIED = ("vse_ens", "auc_embedding", "opt_auc", "warp_linear", "owpc_sgd")
 
@@ -31,7 +30,7 @@ OPEN: dict[str, Any] = {
 """What `wsabie` does by default."""
 
 OWN: dict[str, dict[str, Any]] = {
-    "vse_ens": {"l2": 0.0, "init_scale": None, "learning_rate": 0.05, "max_norm": 2.0},
+    "vse_ens": {"learning_rate": 0.1, "max_norm": 2.0, "patience": 10},
     "auc_embedding": {"learning_rate": 0.05},
     "warp_linear": {"max_norm": 3.0, "row_length": 3.0},
 }
@@ -40,11 +39,15 @@ EMBEDDED: dict[str, Any] = {"bias": 0.7}
 
 def open_settings(model: str) -> dict[str, Any]:
     """Return the settings with the open schedule."""
-    bias = {} if model in ("vse_ens", "warp_linear") else EMBEDDED
+    bias = {} if model == "warp_linear" else EMBEDDED
     return OPEN | bias | OWN.get(model, {})
 
 
 AS_IT_WAS: dict[str, dict[str, Any]] = {
+    "vse_ens": {
+        "schedule": "constant", "step": "sgd", "learning_rate": 0.01, "max_norm": 10.0, "l2": 0.01, "init_scale": 0.01,
+        "average": 20, "patience": 10, "bias": 0.0,
+    },
     "opt_auc": {
         "schedule": "constant", "step": "sgd", "learning_rate": 0.0015, "max_norm": 0.7, "row_length": 6.0,
         "average": 20, "patience": 10, "bias": 0.0,
@@ -55,9 +58,8 @@ AS_IT_WAS: dict[str, dict[str, Any]] = {
 
 def sides(model: str) -> dict[str, tuple[type, dict[str, Any]]]:
     """Return the two kinds of a model, with their settings."""
-    base = MODELS.load(model)
-    kind = type(f"Open{base.__name__}", (base,), {"limits": OPEN_LIMITS})
-    return {"as it was": (base, AS_IT_WAS.get(model, {})), "open": (kind, open_settings(model))}
+    kind = MODELS.load(model)
+    return {"as it was": (kind, AS_IT_WAS.get(model, {})), "open": (kind, open_settings(model))}
 
 
 def trained(problem: Problem, side: tuple[type, dict[str, Any]], seed: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from visterm.models.deep.tag_draws import TagDraws
 from visterm.models.deep.word_table import WordTable
 from visterm_research.models.deep.cross_entropy_tagger import CrossEntropyTagger
 from visterm_research.models.deep.objectives import FullObjective
+from visterm_research.ugc.methods import FULL_SETTINGS, PAPER_HIDDEN, SAMPLED_SETTINGS
 from visterm_research.ugc.times import drawn_tags
 
 FEW, MANY = 14_000, 432_213
@@ -100,7 +101,8 @@ def rows_of_draws(runs: int, sizes: tuple[int, ...], negatives: tuple[int, ...])
 def seconds_an_epoch(kind: type[Any], n_tags: int, n_images: int, hidden: list[int], threads: int) -> float:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_images, 1024), np.float32)
-    model = kind(hidden=hidden, epochs=2, batch_size=BATCH, valid_share=0, device="cpu", n_jobs=threads)
+    settings = SAMPLED_SETTINGS if kind is SampledTagger else FULL_SETTINGS
+    model = kind(**settings, hidden=hidden, epochs=2, batch_size=BATCH, valid_share=0, device="cpu", n_jobs=threads)
     return float(model.fit(X, drawn_tags(n_images, n_tags)).history_[-1]["seconds"])
 
 
@@ -146,8 +148,9 @@ def memory_child(told: str) -> None:
     words = np.load(path, mmap_mode="r")
     epochs = 2 if valid_share else 1
     model = SampledTagger(
-        hidden=hidden, epochs=epochs, batch_size=BATCH, word_vectors=words, valid_share=valid_share, device="cpu"
-    ).fit(X, Y)
+        **SAMPLED_SETTINGS, hidden=hidden, epochs=epochs, batch_size=BATCH, word_vectors=words,
+        valid_share=valid_share, device="cpu",
+    ).fit(X, Y)  # fmt: skip
     network = sum(
         getattr(model, f"{kind}_{i}_").nbytes for kind in ("weights", "offsets") for i in range(model.n_layers_)
     )
@@ -169,7 +172,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--images", type=int, default=4096, help="of an epoch; a quarter with the paper's network")
-    parser.add_argument("--hidden", type=int, nargs="*", default=[4096, 8192, 2048], help="layers of the large network")
+    parser.add_argument("--hidden", type=int, nargs="*", default=PAPER_HIDDEN, help="layers of the large network")
     parser.add_argument("--only", choices=["output", "epoch", "rows", "memory"], help="one of the questions")
     chosen = parse(parser)
     few, many, images, hidden = FEW, MANY, chosen.images, chosen.hidden

@@ -49,6 +49,7 @@ from visterm_research.comparison.search import Axis, Box, draw_points, unordered
 from visterm_research.comparison.sources import Source
 from visterm_research.data.drawn_tags import draw_visterms
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, five_metrics, five_of
+from visterm_research.ugc.methods import FULL_SETTINGS, SAMPLED_SETTINGS
 from visterm_research.ugc.problems import DICTIONARY
 from visterm_research.zero_shot.vectors import prepared, tag_list_vectors, with_common, word_sources
 
@@ -257,6 +258,7 @@ def measured(fit: Fit, problem: Problem, words: dict[str, Any]) -> dict[str, Any
     settings = dict(fit.settings)
     began = time.process_time()
     if fit.model in (SAMPLED, FULL):
+        settings = (SAMPLED_SETTINGS if fit.model == SAMPLED else FULL_SETTINGS) | settings
         settings |= {"word_vectors": words[settings.pop("vectors")], "device": "cpu", "n_jobs": 1}
     model = MODELS.create(fit.model, **settings)
     train, valid = problem.train, problem.valid

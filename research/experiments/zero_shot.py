@@ -28,14 +28,15 @@ from visterm.metrics import paired_bootstrap
 from visterm_research.comparison.image_problems import corel_problem, scene_problem
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.sources import Source
+from visterm_research.ugc.methods import SAMPLED_SETTINGS
 from visterm_research.zero_shot.across_corpora import across_corpora
 from visterm_research.zero_shot.arms import ZeroShot, ZeroShotArm, zero_shot
 from visterm_research.zero_shot.vectors import prepared, tag_list_vectors, with_common, word_sources
 
 SHORT = {"hidden": [256], "epochs": 8, "learning_rate": 0.001, "device": "cpu"}
-LONG = {"hidden": [1024], "epochs": 15, "device": "cpu"}
-FIXED = {**SHORT, "power": 0.25, "fixed_vectors": True}
-JOINT = {**SHORT, "power": 0.25}
+LONG = {"hidden": [1024], "epochs": 15, "learning_rate": 0.0003, "device": "cpu"}
+JOINT = {**SHORT, **SAMPLED_SETTINGS, "power": 0.25}
+FIXED = {**JOINT, "fixed_vectors": True}
 
 AS_THEY_ARE = " as they are"
 """Vectors that are not centred: so the average word vector does better."""

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from visterm.kernels.rows import sparse_rows
 from visterm.kernels.warp import Draws, PairBatch, Pool, PositiveTags, draw_violators
+from visterm.models.ranking.ranker import DOUBLING_EPOCHS
 from visterm_research.kernels.violator_marks import draw_marked, mark_violators, score_own_tags
 from visterm_research.models.ranking import warp_linear
 from visterm_research.models.ranking.warp_linear import WarpLinear
@@ -50,6 +51,16 @@ def test_tags_are_scored_when_drawn_where_weights_or_marks_are_too_many(planted,
         model.fit(X, Y)
     monkeypatch.setattr(warp_linear, "MARKS", marks)
     assert model.fit(wide, Y).tag_rows_.shape == (Y.shape[1], n_features + 1)
+
+
+def test_vectors_become_longer_with_the_open_schedule_and_a_further_pass_keeps_them_so():
+    corpus = plant_corpus(n_train=600, n_test=100, n_tags=12, random_state=3)
+    settings = {"schedule": "open", "max_norm": 0.3, "average": 1, "epochs": 20, "patience": 20, "learning_rate": 0.05}
+    model = WarpLinear(**settings).fit(corpus.X_train, corpus.Y_train, valid=(corpus.X_test, corpus.Y_test))
+    before = np.linalg.norm(model._resume()[0], axis=1).max()
+    assert 0.31 < before <= 0.3 * (1 + (20 / DOUBLING_EPOCHS) ** 2) * 1.0001
+    model.partial_fit(corpus.X_train[:50], corpus.Y_train[:50])
+    assert np.linalg.norm(model._resume()[0], axis=1).max() == pytest.approx(before, rel=0.02)
 
 
 @pytest.fixture

@@ -28,9 +28,6 @@ PAGES = 4_000  # Of Delicious' 12,920 to learn from: with all, `auto` alone take
 NUMBERS = 5_000  # Of NUS-WIDE's 209,347 images
 DRAWN_IMAGES, DRAWN_TAGS, DRAWN_FEATURES = 4_000, 2_000, 2_000
 
-HIDDEN = (512,)
-"""Hidden layers of networks: the defaults (4096, 8192, 2048) take hours for a fit on one processor."""
-
 FIXED_WORDS = ("fast0tag", "average_word_vector", "correlated_word_vectors")
 """Models whose tags stay where their word vectors are: random ones would say nothing."""
 
@@ -49,8 +46,6 @@ class MethodSet:
         given: dict[str, Any] = {}
         said: dict[str, str] = {}
         known = MODELS.create(model).get_params()
-        if "hidden" in known:
-            given["hidden"], said["hidden"] = HIDDEN, str(list(HIDDEN))
         if model in FIXED_WORDS:
             names = [str(tag) for tag in range(self.rows.Y.shape[1])]
             given["word_vectors"] = prepared(tag_list_vectors(names, self.rows.Y))

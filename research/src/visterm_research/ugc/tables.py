@@ -164,8 +164,8 @@ def settings_part(runs: Sequence[TagRun]) -> None:
         "The settings of a method are searched together: points drawn from a box of values, then steps from the best "
         "one. If the best value lies at an edge of the box, the box is widened. The setting of the best F1 over the "
         "validation rows, averaged as the table does, was judged by the test rows, once. Networks have the same number "
-        "of trials and of epochs, and stop by the MAP of the same validation rows; the paper's network of "
-        "4096, 8192 and 2048 hidden numbers is too slow here, and smaller ones are tried. On made-up tags the two "
+        "of trials and of epochs, and stop by the MAP of the same validation rows; the paper's network, "
+        "`hidden=[4096, 8192, 2048]`, is too slow here, and smaller ones are tried. On made-up tags the two "
         "cross-entropies that move the vectors of tags may start from random ones (dim), and try first what did best "
         "in `research/experiments/sampled_dictionary.py`, on the same validation rows. Fits ran on "
         f"{', '.join(_devices(runs))}.",

@@ -16,6 +16,7 @@ from visterm_research.comparison.claims import least_claim
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import Trials
+from visterm_research.ugc.methods import FULL_SETTINGS, PAPER_HIDDEN, SAMPLED_SETTINGS
 
 TAGS_AN_IMAGE = 5
 """Of drawn images: P of the paper, and about what people give a photo."""
@@ -75,14 +76,14 @@ ROWS = (
     TimedRow("Fast0Tag", ("fast0tag", {}), ("fast0tag", {"all_pairs": False}), {291: (2.12, 0.39), 925: (43.6, 3.22)}),
     TimedRow(
         "Fixed WV",
-        ("cross_entropy_tagger", {"fixed_vectors": True}),
-        ("sampled_tagger", {"fixed_vectors": True}),
+        ("cross_entropy_tagger", {**FULL_SETTINGS, "fixed_vectors": True}),
+        ("sampled_tagger", {**SAMPLED_SETTINGS, "fixed_vectors": True}),
         {291: (1.21, 0.32), 925: (9.3, 1.94)},
     ),
     TimedRow(
         "Proposed Approach",
-        ("cross_entropy_tagger", {}),
-        ("sampled_tagger", {}),
+        ("cross_entropy_tagger", FULL_SETTINGS),
+        ("sampled_tagger", SAMPLED_SETTINGS),
         {291: (1.30, 0.43), 925: (10.9, 2.31)},
     ),
 )
@@ -102,10 +103,7 @@ FEATURES = 1024
 EPOCHS, QUICK_EPOCHS = 3, 2
 """Of a fit; its fastest epoch counts, since others than the fit can only slow it."""
 
-NETWORKS = (
-    Network("512", (512,), (512, 2048)),
-    Network("4096, 8192, 2048 (the paper's)", (4096, 8192, 2048), (256, 768)),
-)
+NETWORKS = (Network("512", (512,), (512, 2048)), Network("4096, 8192, 2048 (the paper's)", PAPER_HIDDEN, (256, 768)))
 QUICK_NETWORKS = (Network("16", (16,), (128, 512)),)
 
 

@@ -14,6 +14,7 @@ from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import Trials
 from visterm_research.comparison.verdicts import by_ratio
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, five_metrics, five_of
+from visterm_research.ugc.methods import FULL_SETTINGS, SAMPLED_SETTINGS
 
 TAGGER, FULL = "sampled_tagger", "cross_entropy_tagger"
 EVERY_TAG = "all tags"
@@ -49,14 +50,14 @@ def draws_part(comparison: Comparison, problem: Problem) -> None:
     """
     positives, negatives = (POSITIVES[:2], NEGATIVES[:2]) if comparison.quick else (POSITIVES, NEGATIVES)
     panels = {
-        f"N = {N}": [(f"P = {p}", TAGGER, {"positives": p, "negatives": N}) for p in positives],
-        f"P = {P}": [(f"N = {n}", TAGGER, {"positives": P, "negatives": n}) for n in negatives],
+        f"N = {N}": [(f"P = {p}", TAGGER, {**SAMPLED_SETTINGS, "positives": p, "negatives": N}) for p in positives],
+        f"P = {P}": [(f"N = {n}", TAGGER, {**SAMPLED_SETTINGS, "positives": P, "negatives": n}) for n in negatives],
     }
     settings = QUICK_SETTINGS if comparison.quick else SETTINGS
     found: dict[str, dict[str, Record]] = {}
     for title, lines in panels.items():
         found[title] = {}
-        for label, model, change in [*lines, (EVERY_TAG, FULL, {})]:
+        for label, model, change in [*lines, (EVERY_TAG, FULL, FULL_SETTINGS)]:
             record = comparison.while_time(
                 f"Figure 2 on {problem.name}: {title}, {label}",
                 partial(curve, comparison.trials, problem, model, {**settings, **change}),

@@ -42,7 +42,7 @@ NUMBER_TRIALS = 24
 """Number of trials per method: with 16, the fourth digit of MAP decided which of two distant peaks was searched."""
 
 VSE_WARP = Method("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS, trials=NUMBER_TRIALS)
-VSE_ENS = Method("VSE-ens", "vse_ens", BY_NUMBER, {**BY_NUMBER_STEPS, **RANKS}, trials=NUMBER_TRIALS)
+VSE_ENS = Method("VSE-ens", "vse_ens", {**PAPER_STEPS, **BY_NUMBER}, {**BY_NUMBER_STEPS, **RANKS}, trials=NUMBER_TRIALS)
 OPT_AUC = Method("Opt-AUC", "opt_auc", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS, trials=NUMBER_TRIALS)
 
 VALID_IMAGES = 5_000

@@ -21,7 +21,8 @@ class SampledTagger(DeepTagger):
 
     ``Σ_p log σ(f · v_p) + Σ_n log σ(- f · v_n) + α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``
 
-    The time of a step does not depend on the number of tags: only the rows of drawn tags are read and changed.
+    The time of a step does not depend on the number of tags: only the rows of drawn tags are read and changed. The
+    settings of the paper are ``hidden=[4096, 8192, 2048], negatives=10, power=1, alpha=0.01, start_low=False``.
 
     Parameters
     ----------
@@ -46,10 +47,11 @@ class SampledTagger(DeepTagger):
         Whether to use the last two sums as printed, without logarithms and with α only for the first of them.
     fixed_vectors : bool
         Whether the word vectors are fixed ("fixed WV").
-    start_low : bool
+    start_low : bool, optional
         Whether scores start near the log odds that the image has a drawn tag, log(P / N), and not at 0. From 0, the
         first steps lower the scores of all tags, and Adagrad makes later steps smaller after large first steps: with
-        more negatives, the vectors learn less about the differences between tags.
+        more negatives, the vectors learn less about the differences between tags. None: True without `word_vectors`;
+        with them, words that are not tags would not start as low as tags.
     others
         As in `DeepTagger`.
 
@@ -61,17 +63,17 @@ class SampledTagger(DeepTagger):
     limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
 
     positives: int = 5
-    negatives: int = 10
-    power: float = 1.0
+    negatives: int = 300
+    power: float = 0.0
     background: str = "exact"
     subset_size: int = 10_000
-    alpha: float = 0.01
+    alpha: float = 0.0
     printed: bool = False
     fixed_vectors: bool = False
-    start_low: bool = False
+    start_low: bool | None = None
 
     def _start_score(self, Y: sp.csr_array) -> float:
-        return math.log(self.positives / self.negatives) if self.start_low else 0.0
+        return math.log(self.positives / self.negatives) if self._starts_low() else 0.0
 
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm.models.deep.objectives import SampledObjective  # torch

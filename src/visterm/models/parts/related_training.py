@@ -121,6 +121,7 @@ class RelatedTraining(PairTraining):
         rate = self._related.alpha * self._rule.rate
         move_contexts(
             contexts, tag_start, context_start, tags, self._violators[:n], self._gains[:n], self._side.steps[:n],
-            self._related.layout.dim, rate / self._side.rate, rate, self._undo_share, self._max_norm, self._V,
+            self._related.layout.dim, rate / self._side.rate, rate, self._undo_share, self._max_norm * self.growth,
+            self._V,
         )  # fmt: skip
         return sums

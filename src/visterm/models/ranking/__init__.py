@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
-    from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, PAIR_LIMITS, EmbeddingRanker
+    from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, PAIR_LIMITS, EmbeddingRanker
     from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
     from visterm.models.ranking.linear_ranking import LinearRanker
     from visterm.models.ranking.new_tags import SeparateTraining, image_rows
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from visterm.models.ranking.warp import Objective, PairTraining, UniformDraws, rank_weights
 
 _NAMES = {
-    "embedding_ranking": "DRAW_LIMITS EmbeddingRanker OPEN_LIMITS PAIR_LIMITS",
+    "embedding_ranking": "DRAW_LIMITS EmbeddingRanker PAIR_LIMITS",
     "image_sides": "EmbeddedImages StepSettings",
     "linear_ranking": "LinearRanker",
     "new_tags": "SeparateTraining image_rows",

@@ -38,6 +38,7 @@ PAIR_LIMITS: dict[str, Limit] = {
     "row_length": partial(check_number, above=0),
     "l2": partial(check_number, least=0),
     "step": partial(check_choice, choices=("sgd", "adagrad")),
+    "schedule": partial(check_choice, choices=(*SCHEDULES, OPEN)),
 }
 """Limits of the settings of training on pairs."""
 
@@ -48,9 +49,6 @@ DRAW_LIMITS: dict[str, Limit] = {
     "sampler": partial(check_choice, choices=("draws", "pool")),
 }
 """Limits of the settings for drawing negatives and for the weight of the estimated rank."""
-
-OPEN_LIMITS: dict[str, Limit] = {"schedule": partial(check_choice, choices=(*SCHEDULES, OPEN))}
-"""Limits of models that also have the schedule "open"."""
 
 START_ROWS = 16_384  # Number of start rows that a thread draws at a time
 
@@ -92,7 +90,7 @@ class EmbeddingRanker(PairRanker):
     step : str
         "sgd", or "adagrad": the steps of a vector shrink with the sum of its squared gradients.
     schedule : str
-        How the learning rate changes over the epochs: "constant", "inverse" or "cosine"; for `Wsabie` also "open".
+        How the learning rate changes over the epochs: "constant", "inverse", "cosine", or "open", see `Wsabie`.
     l2 : float
         Factor of the squared length of the vectors that a step moves (``½ l2 ‖v‖²``).
     init_scale : float, optional

@@ -330,8 +330,8 @@ class PairRanker(EpochAnnotator):
                 validation = X[held_out], positives[held_out]
 
         known = sp.csr_array(validation[0] @ tags) if validation is not None and by_number else None
-        measure = self._measure_map(validation, known=known)
         state = RankingState(weights=self._start(X, positives.shape[1], rng))
+        measure = self._measure_map(validation, known=known)
         if measure is not None:
             state.doubling_epochs = DOUBLING_EPOCHS
         yield TrainingPass(X_train, tags, state, self.epochs, measure)

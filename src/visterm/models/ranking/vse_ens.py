@@ -26,8 +26,9 @@ class VseEns(EmbeddingRanker):
     are sorted again every ``n_tags · log(n_tags)`` pairs. So a single draw finds a likely violator, while WARP needs
     more and more draws as the model gets better.
 
-    The start values and `l2` are those of the paper, which fits images known only by number (identity rows). The paper
-    has no limit of norms, and the default of `max_norm` is too large to matter.
+    By default, training chooses its number of epochs like `Wsabie`. The settings of the paper, which fits images known
+    only by number (identity rows) and has no limit of norms, are ``step="sgd", schedule="constant", learning_rate=0.01,
+    l2=0.01, max_norm=10, init_scale=0.01, bias=0, average=20, patience=10, standardize=False``.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class VseEns(EmbeddingRanker):
         λ as a share of the number of tags. A smaller scale draws harder negatives; the paper tries 0.001 to 1.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2, init_scale
         As in `EmbeddingRanker`.
-    standardize, block, n_jobs, random_state
+    bias, standardize, block, n_jobs, random_state
         As in `EmbeddingRanker`.
 
     References
@@ -47,16 +48,17 @@ class VseEns(EmbeddingRanker):
     limits: ClassVar[dict[str, Limit]] = {"rank_scale": partial(check_number, above=0)}
 
     test_params: ClassVar[Mapping[str, object]] = {
-        "dim": 16, "epochs": 15, "learning_rate": 0.05, "block": 64, "rank_scale": 1.0, "init_scale": 0.1,
+        "dim": 16, "epochs": 15, "block": 64, "rank_scale": 1.0,
     }  # fmt: skip
 
     rank_scale: float = 0.1
-    learning_rate: float = 0.01
-    max_norm: float = 10.0
+    learning_rate: float = 0.1
+    max_norm: float = 2.0
     row_length: float = 1.0
-    l2: float = 0.01
-    init_scale: float | None = 0.01
-    bias: ClassVar[float] = 0.0  # type: ignore[misc]
+    average: int = 6
+    step: str = "adagrad"
+    schedule: str = "open"
+    bias: float = 0.7
 
     def _objective(self, n_tags: int) -> Objective:
         # A single draw doesn't estimate a rank: all ranks have the same weight

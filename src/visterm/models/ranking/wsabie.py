@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
-from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, EmbeddingRanker
+from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.training import positive_tags
 from visterm.models.ranking.warp import Objective, rank_weights
 from visterm.models.stopping import OPEN
@@ -74,7 +74,7 @@ class Wsabie(EmbeddingRanker):
     Learning 81, 2010; sections 2 and 3, Algorithm 1.
     """
 
-    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS | OPEN_LIMITS
+    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
 
     test_params: ClassVar[Mapping[str, object]] = {"dim": 16, "epochs": 8, "block": 128}
 

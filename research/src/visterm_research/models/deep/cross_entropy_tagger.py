@@ -21,12 +21,13 @@ class CrossEntropyTagger(DeepTagger):
 
     Minimises ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)`` where p are all tags of an image and n all other tags. A
     step reads and moves the rows of all tags, so its time and memory grow with their number, unlike in `SampledTagger`.
+    The paper's network is ``hidden=[4096, 8192, 2048], start_low=False``.
 
     Parameters
     ----------
     fixed_vectors : bool
         Whether the word vectors are fixed ("fixed WV").
-    start_low : bool
+    start_low : bool, optional
         Whether scores start near the log odds that an image has a tag, and not at 0; see `SampledTagger`.
     others
         As in `DeepTagger`.
@@ -37,11 +38,11 @@ class CrossEntropyTagger(DeepTagger):
     """
 
     fixed_vectors: bool = False
-    start_low: bool = False
+    start_low: bool | None = None
 
     def _start_score(self, Y: sp.csr_array) -> float:
         tags_per_image = (Y.data > 0).sum() / max(np.count_nonzero(np.diff(Y.indptr)), 1)
-        return math.log(tags_per_image / max(Y.shape[1] - tags_per_image, 1)) if self.start_low else 0.0
+        return math.log(tags_per_image / max(Y.shape[1] - tags_per_image, 1)) if self._starts_low() else 0.0
 
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm_research.models.deep.objectives import FullObjective  # torch

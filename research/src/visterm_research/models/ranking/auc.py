@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from visterm.kernels import Loss
-from visterm.models import Limit
-from visterm.models.ranking import OPEN_LIMITS, EmbeddingRanker, Objective, UniformDraws
+from visterm.models.ranking import EmbeddingRanker, Objective, UniformDraws
 
 
 class SingleDraws(UniformDraws):
@@ -58,8 +57,6 @@ class OptAuc(EmbeddingRanker):
     """
 
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 15, "block": 128}
-
-    limits: ClassVar[dict[str, Limit]] = OPEN_LIMITS
 
     learning_rate: float = 0.2
     max_norm: float = 1.15
