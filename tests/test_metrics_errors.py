@@ -29,7 +29,7 @@ def test_an_unknown_metric_is_answered_with_the_nearest(typed, meant):
 
 @pytest.mark.parametrize(
     ("typed", "advice"),
-    [("map@5", "Write 'map'"), ("p", "Write 'p@5'"), ("p@", "needs a k"), ("p@0", "1 or more"), ("p@-1", "1 or more"),
+    [("map@5", "Write 'map'"), ("p", "Write, for example, 'p@5'"), ("p@", "needs a k"), ("p@0", "1 or more"), ("p@-1", "1 or more"),
      ("p@x", "needs a k"), ("p@2.5", "needs a k"), ("auc@", "Write 'auc'")],
 )  # fmt: skip
 def test_a_k_that_cannot_be_used_is_answered_with_how_to_write_it(typed, advice):
@@ -84,7 +84,7 @@ def test_scores_that_have_no_order_are_refused_with_the_image(bad):
     ("scores", "message"),
     [
         (SCORES[:, :2], r"scores have the shape \(2, 2\), but the tags \(2, 3\)"),
-        (HALVES[:1], "hold 1 images, but the tags 2; the first without scores is 1"),
+        (HALVES[:1], "have 1 images, but the tags 2; the first without scores is 1"),
         ([HALVES[0], HALVES[0]], "Image 0 is in two score blocks"),
         ([(slice(0, 2), SCORES[:1])], r"images 0 to 2 has the shape \(1, 3\); expected \(2, 3\)"),
         ([(slice(0, 1), SCORES[0])], r"has the shape \(3,\)"),
