@@ -189,7 +189,7 @@ UNDERSTOOD = {
     "tags read": 9, "tags with a separator": 1, "tags used once": 3, "tags like lists": 0, "lists such as": [],
 }  # fmt: skip
 NOT_READ = "Not read as photos: 3 others (.pdf, .doc)."
-COUNTS = {"heic": 0, "raw": 0, "video": 0, "other": 3}
+COUNTS = {"raw": 0, "video": 0, "other": 3}
 
 
 def test_fit_says_what_it_understood_and_what_it_does_not_read(place):
