@@ -34,7 +34,7 @@ from visterm.evaluation.streamed import evaluate_streamed
 from visterm.features.streaming.memory import Plan, read_size
 from visterm.features.streaming.shards import Shards
 from visterm.learning.streamed_fit import fit_streamed
-from visterm.tagging.annotating import ChunkTags, TagsWanted
+from visterm.tagging.annotating import ChunkTagger, TagsWanted
 from written_features import write_features
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
@@ -86,7 +86,7 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         shards = Shards(features)
         chunk = shards.chunk(range(len(shards)))
         start = time.perf_counter()
-        n = sum(1 for _ in ChunkTags(tagger, TagsWanted(5)).of(chunk))
+        n = sum(1 for _ in ChunkTagger(tagger, TagsWanted(5)).of(chunk))
         say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
         return
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=threads)

@@ -223,7 +223,7 @@ def test_a_tag_is_explained_by_the_cells_of_the_map(tmp_path):
     )
     for tag in ("red", "grey"):
         found = explain(tagger, photos[15], tag)
-        assert (found.place, found.feature, found.rank) == ("cell", "feature", 1 if tag == "red" else 2)
+        assert (found.place_noun, found.feature_noun, found.rank) == ("cell", "feature", 1 if tag == "red" else 2)
         assert set(found.elsewhere) == {"bias", "the mean of the training photos, subtracted"}
         total = sum(place.share for place in found.places) + sum(found.elsewhere.values())
         assert total == pytest.approx(found.score, abs=1e-5)
@@ -243,7 +243,7 @@ def test_a_chain_is_taken_apart_by_the_places_of_all_its_encoders(tmp_path, phot
         np.testing.assert_allclose(given + seen.elsewhere, (row.toarray() if sp.issparse(row) else row)[0], atol=1e-5)
         parts = [part.places(photo) for part in encoder.parts_]
         np.testing.assert_array_equal(seen.boxes, np.concatenate([part.boxes for part in parts]))
-    assert (seen.place, seen.feature) == ("place", "feature")
+    assert (seen.place_noun, seen.feature_noun) == ("place", "feature")
 
 
 def test_a_chain_with_an_encoder_without_places_is_taken_apart_by_the_others(photos):

@@ -184,25 +184,25 @@ def explain(
     rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
     show(f"{explanation.image}: {explanation.tag}: score {explanation.score:.3f}, {rank}")
     show(f"explained by {', '.join(explanation.explained_by)}")
-    if explanation.no_heat:
-        show(f"no heat map: {explanation.no_heat}")
+    if explanation.no_heat_map_reason:
+        show(f"no heat map: {explanation.no_heat_map_reason}")
     rows = []
-    if not explanation.no_heat:
+    if not explanation.no_heat_map_reason:
         share_of_places = sum(cell.share for cell in explanation.places)
-        rows = [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{share_of_places:+.4f}"]]
+        rows = [
+            [f"all {len(explanation.places):,} {explanation.place_noun}s of the picture", f"{share_of_places:+.4f}"]
+        ]
 
     rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in explanation.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])
-    features = [
-        [str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in explanation.features[:MAX_SHOWN]
-    ]
+    features = [[str(item.index), f"{item.share:+.4f}", str(item.places)] for item in explanation.features[:MAX_SHOWN]]
     show("")
-    if explanation.no_heat:
-        table([row[:2] for row in features], [explanation.feature, "share"])
+    if explanation.no_heat_map_reason:
+        table([row[:2] for row in features], [explanation.feature_noun, "share"])
         return
 
-    table(features, [explanation.feature, "share", f"{explanation.place}s"])
+    table(features, [explanation.feature_noun, "share", f"{explanation.place_noun}s"])
     show("")
     strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MAX_SHOWN]
     table(
@@ -210,7 +210,7 @@ def explain(
             [*(f"{side:.0f}" for side in (cell.left, cell.top, cell.right, cell.bottom)), f"{cell.share:+.4f}"]
             for cell in strongest
         ],
-        ["left", "top", "right", "bottom", f"share of the {explanation.place}"],
+        ["left", "top", "right", "bottom", f"share of the {explanation.place_noun}"],
     )
 
 

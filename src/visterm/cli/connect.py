@@ -107,7 +107,7 @@ def connect(
     say_unusable(pulled.unusable)
     say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
     if n_young := catalogue.stored.connected.count_not_ready():
-        say(syncing.young_photos(library.title, n_young))
+        say(syncing.recent_photos_remark(library.title, n_young))
     say(f"Next: visterm sync {out} --dry-run")
     raise typer.Exit(say_skipped(pulled.skipped))
 
@@ -182,7 +182,8 @@ def sync(
         raise UserError("--every runs until you stop it; --dry-run and --undo run once. Leave one out.")
 
     if persist.folder_kind(catalogue) != "catalogue":
-        raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {syncing.MAKE_ONE}")
+        problem = f"There is no catalogue at {catalogue} that is connected to a library."
+        raise StorageError(f"{problem} {syncing.CONNECT_ADVICE}")
     opened = visterm.Catalogue.load(catalogue)
     connection = _reconnect(opened, url, key_file)
     printer = RoundPrinter(connection.title, json=json, dry_run=dry_run)

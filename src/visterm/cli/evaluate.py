@@ -32,7 +32,7 @@ BAND_INTERVAL = "tag_r@5"  # The only measure of bands that is printed with an i
 
 def evaluate(
     run: options.Run,
-    images: options.ImagesOrSeveral = None,
+    images: options.ImagesOrFeatureFolders = None,
     tags: options.TagFile = "auto",
     tag_rules: options.TagRulesFile = None,
     map_: Annotated[

@@ -208,7 +208,7 @@ class ImmichLibrary:
                 self._server.json("PUT", "/tags/assets", body, needs="tag.asset")
         return [RefusedTag(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
 
-    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Remove tags, with separate requests per tag, as Immich's API requires."""
         _, tags = self._tags()
         ids = {tag.value: tag.id for tag in tags}

@@ -161,7 +161,7 @@ class PhotoPrismLibrary:
                     refused.append(RefusedTag(pair, reason))
         return refused
 
-    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Remove labels that the API added. Labels by people are refused, labels by models are ignored."""
         refused = []
         for photo, photo_pairs in self._photos_with_pairs(pairs):

@@ -70,9 +70,9 @@ class EvaluateRequest:
     split: str | None = None
     """Measure only on the rows of this split. None: on the split "test", if there are splits."""
     tag_rules: Rules = None
-    """Format of the tag file, and for ``psib@k``, which tags are siblings (`TagRules.isa`)."""
+    """Format of the tag file, and which tags are siblings (`TagRules.isa`), for ``psib@k``: precision with siblings."""
     map: TagMap | None = None
-    """Photos of another library: a CSV of their_tag,run_tag, a mapping, or ``"names"``; see `join_library`."""
+    """How tags of another library map to the run's tags: a CSV of their_tag,run_tag, a mapping, or ``"names"``."""
     metrics: Sequence[str] | None = None
     """Names from ``visterm metrics``. None: the default metrics."""
     bands: bool = False

@@ -162,7 +162,7 @@ def fit_queries(
         aliases=images.cleaning.aliases, progress=progress,
     )  # fmt: skip
     rows = queries.rows
-    start.relations.side_of(rows.vocabulary, start.model.takes)  # raises DataError if no relation is between words
+    start.relations.side_knowledge(rows.vocabulary, start.model.takes)  # raises DataError if no words are related
     reference = None if request.idf is None else reference_of(request.idf, start.encoder, rows.vocabulary)
     idf = inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0]) if reference is None else reference.idf
     queries.fit(start.model, idf, progress)
@@ -187,7 +187,7 @@ def learn_rows(
     if start_words is not None:
         tag_vectors, words = start_words.of_tags(start.model, rows)
         start = start.changed(words=words)
-    side = start.relations.side_of(
+    side = start.relations.side_knowledge(
         rows.vocabulary, start.model.takes, blocks=start.encoder.blocks, word_vectors=tag_vectors
     )
     rows = rows._replace(side=side)

@@ -179,7 +179,7 @@ class Candidate(NamedTuple):
 class TrialJob(NamedTuple):
     """A `Job` for the trials of a search on other processes. Its parts are `Candidate`s."""
 
-    parts: Parts
+    data: Parts
     metric: str
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Candidate], Trial]:
@@ -187,7 +187,7 @@ class TrialJob(NamedTuple):
 
         def run_trial(candidate: Candidate) -> Trial:
             model = candidate.model.set_known(n_jobs=team.size)
-            return try_settings(model, candidate.settings, self.parts, self.metric, SILENT)
+            return try_settings(model, candidate.settings, self.data, self.metric, SILENT)
 
         return run_trial
 

@@ -97,7 +97,7 @@ def tune(
     rows = training_rows(
         encoder, images.corpus, min_count=request.min_count, aliases=images.cleaning.aliases, progress=progress
     )
-    rows = rows._replace(side=relations.side_of(rows.vocabulary, start.model.takes))
+    rows = rows._replace(side=relations.side_knowledge(rows.vocabulary, start.model.takes))
     parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
     results = search.run(parts, encoder, say, progress)
     trials = [trial for trial, _ in results]

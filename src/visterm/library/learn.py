@@ -196,7 +196,7 @@ def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: Catalog
         counts = np.concatenate([old_vocabulary.counts, counts])
         vocabulary = Vocabulary([*old_vocabulary.tags, *new_tags], counts, old_vocabulary.aliases | given_tags.aliases)
     relations = _with_tree_tags(tagger, tree_tags, vocabulary)
-    model.remember(relations.side_of(vocabulary, model.takes))
+    model.remember(relations.side_knowledge(vocabulary, model.takes))
     model.partial_fit(train.X, train.encode(vocabulary), images=False)
     learned = _with_model(tagger, model, vocabulary, relations)
     learned = learned.changed(learned_images=tagger.learned_images.with_names(learned_names(train.images)))

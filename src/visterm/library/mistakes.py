@@ -50,7 +50,8 @@ def look_for_mistakes(
         )
         Y = vocabulary.encode(*([tags_of.get(i, []) for i in ids] for tags_of in (current_tags, rejected)))
         used_relations = [name for name in tagger.model.takes if name == "siblings"]  # not the tree: tags are completed
-        side = tagger.relations.among(vocabulary).side_of(vocabulary, used_relations, blocks=tagger.encoder.blocks)
+        relations = tagger.relations.among(vocabulary)
+        side = relations.side_knowledge(vocabulary, used_relations, blocks=tagger.encoder.blocks)
         mistakes, note = [], ""
         try:
             mistakes = mistakes_among(

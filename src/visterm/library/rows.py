@@ -102,9 +102,9 @@ class RowWriter:
         items = [photos.items[position] for position in positions]
         paths = full_paths(items)
         states_before = file_states(paths)
-        X, encoded_items, failed = photos.source.encode(items, progress=steps)
+        X, encoded_positions, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
-        encoded_at = [positions[i] for i in encoded_items]
+        encoded_at = [positions[i] for i in encoded_positions]
         read_photos = read_records(
             [photos.items[position] for position in encoded_at],
             [photos.names[position] for position in encoded_at],
@@ -114,7 +114,7 @@ class RowWriter:
         )
         rows, accepted, records = [], [], []
 
-        for row, (i, record) in enumerate(zip(encoded_items, read_photos, strict=True)):
+        for row, (i, record) in enumerate(zip(encoded_positions, read_photos, strict=True)):
             reason = None
             if isinstance(record, Skipped):
                 reason = record.reason
@@ -130,7 +130,7 @@ class RowWriter:
             else:
                 skipped.append(Skipped(str(items[i]), reason))
 
-        if len(rows) < len(encoded_items):
+        if len(rows) < len(encoded_positions):
             X = X[np.array(rows, np.int64)]
         self._commit(photos, X, accepted, records, changed, [_with_full_path(item) for item in skipped])
         return accepted, skipped
@@ -152,7 +152,7 @@ class RowWriter:
                 progress.advance(len(chunk))
                 job.advance(n_rows, len(unfilled))
             for chunk in job.chunks(without_features, chunk_size):
-                n_encoded += len(self._encode_again(chunk, StepProgress(progress)))
+                n_encoded += len(self._encode_stored_images(chunk, StepProgress(progress)))
                 job.advance(n_rows + n_encoded, len(unfilled))
         return Filled(n_rows + n_encoded, n_encoded)
 
@@ -163,7 +163,7 @@ class RowWriter:
             return
         with reported(progress, "encode photos", len(without_features)):
             for chunk in job.chunks(without_features, chunk_size):
-                self._encode_again(chunk, StepProgress(progress))
+                self._encode_stored_images(chunk, StepProgress(progress))
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict tags from features for all images without predictions of the run, including gone images."""
@@ -182,15 +182,15 @@ class RowWriter:
     def spelled(self, photos: ListedPhotos) -> ListedPhotos:
         """Return photos with their tags in the run's spelling, without duplicates and empty tags.
 
-        A tag that is a path of parent tags gets the name of this path in the run's tree. The number of tags per photo
-        is not limited. Raises UserError if a photo has an invalid tag.
+        A tag that is a name in the photos' tree of tags becomes its path, if the run has a tag with this path. The
+        number of tags per photo is not limited. Raises UserError if a photo has an invalid tag.
         """
         vocabulary = self._tagger.vocabulary
         paths = TagTree(photos.tree).paths().items() if self._tagger.tree is not None else ()
-        path_of_name = {tag_key(name): path for path, name in paths if path in vocabulary}
+        path_of = {tag_key(name): path for path, name in paths if path in vocabulary}
         tags = []
         for given in photos.tags:
-            names = None if given is None else [path_of_name.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
+            names = None if given is None else [path_of.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
             tags.append(None if names is None else all_spelled(vocabulary, names, max_tags=math.inf))
         return replace(photos, tags=tags)
 
@@ -252,8 +252,8 @@ class RowWriter:
         images = self._stored.frames.videos_of(ids)
         return predictions_of(self._tagger, X, images, self._stored.tags.rejected(images))
 
-    def _encode_again(self, image_ids: Sequence[int], steps: StepProgress) -> list[int]:
-        """Encode unchanged images, commit their rows and features, and return the ids of the encoded images."""
+    def _encode_stored_images(self, image_ids: Sequence[int], steps: StepProgress) -> list[int]:
+        """Encode the images whose files are unchanged, commit their rows and features, and return their ids."""
         images = [image for image in self._stored.images.get_many(image_ids) if _is_unchanged(image)]
         files, failed = [], []
         for image in self._stored.images.get_many(self._stored.frames.with_frames([image.id for image in images])):
@@ -291,7 +291,7 @@ def predictions_of(
     rejected: Mapping[int, Sequence[str]],
     k: int = N_STORED_PREDICTIONS,
 ) -> dict[int, list[Prediction]]:
-    """Return the k best tags (0: all) per image id, best first, without tags that a person rejected.
+    """Return the k best tags (0: all tags) of each image id, best first, without tags that a person rejected.
 
     `X`, array or CSR, has shape (n_rows, n_features), and `image_ids` are the ids of its rows. If a video has several
     rows, each tag gets the best score of them. `rejected` maps image ids to their rejected tags.
@@ -299,7 +299,7 @@ def predictions_of(
     if len(image_ids) == 0:
         return {}
     tags, tree = tagger.vocabulary.tags, tagger.tree
-    if tree is not None:  # also leave out tags below rejected tags
+    if tree is not None:  # also leave out children of rejected tags
         rejected = {image_id: tree.words.with_children(names) for image_id, names in rejected.items()}
     max_rejected = max((len(rejected.get(image_id, ())) for image_id in image_ids), default=0)
     if tree is None:

@@ -34,8 +34,8 @@ _TEXT_SIZE = 17
 
 def heat_map_size(explanation: Explanation) -> tuple[int, int]:
     """Return the width and height of the explained picture. Raises UserError if there is no heat map."""
-    if explanation.no_heat or explanation.size is None:
-        raise UserError(f"There is no heat map: {explanation.no_heat}")
+    if explanation.no_heat_map_reason or explanation.size is None:
+        raise UserError(f"There is no heat map: {explanation.no_heat_map_reason}")
     return explanation.size
 
 
@@ -143,7 +143,7 @@ def _under_heat(picture: Image.Image, strengths: NDArray[np.float64]) -> Image.I
 def _text_lines(explanation: Explanation) -> list[str]:
     shares = np.array([region.share for region in explanation.places])
     added, subtracted = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
-    parts = [f"{explanation.place}s add {added:.3f} and subtract {-subtracted:.3f}"]
+    parts = [f"{explanation.place_noun}s add {added:.3f} and subtract {-subtracted:.3f}"]
     parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
     rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
     return [

@@ -248,8 +248,9 @@ class PartBeliefs:
 def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
     """Return the known relations of a tagger, including `more`, with the model's scores of all other pairs."""
     tags = tagger.vocabulary
-    pairs = np.concatenate([relations.pairs(tags) for relations in (tagger.relations, more) if relations is not None])
-    return PartBeliefs(tagger.model, pairs, len(tags), tagger.relations.kinds(tags))
+    sources = [tagger.relations] if more is None else [tagger.relations, more]
+    pairs = np.concatenate([relations.part_of_columns(tags) for relations in sources])
+    return PartBeliefs(tagger.model, pairs, len(tags), tagger.relations.ancestor_columns(tags))
 
 
 def labels_parts(model: Annotator) -> bool:

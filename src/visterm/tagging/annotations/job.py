@@ -21,7 +21,7 @@ from visterm.features.contents import ShardEntry
 from visterm.features.folder import naming_a_full_disk
 from visterm.features.part_work import PartDone
 from visterm.learning.part_settings import move_encoder
-from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
+from visterm.tagging.annotating import Annotated, ChunkTagger, TagsWanted, annotate_each
 from visterm.tagging.annotations.pieces import (
     AnnotationContents,
     AnnotationFolder,
@@ -83,7 +83,7 @@ def annotate_into(
     """
     folder = annotation_folder(out)
     folder.check_place()
-    ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before anything is written
+    ChunkTagger(tagger, wanted)  # raises UserError for unsupported requests before anything is written
     # Besides the images, all files of the run and the request determine the lines
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -127,7 +127,7 @@ def annotate_found(
     not needed.
     """
     if executor.remote:
-        ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before other machines start
+        ChunkTagger(tagger, wanted)  # raises UserError for unsupported requests before other machines start
         split = pieces_of(tagger.encoder, source, stable=False)
         if len(split.pieces) > 1:
             return annotate_pieces(tagger, wanted, device, split, executor, progress)
@@ -193,7 +193,7 @@ class AnnotateJob:
         """Return the number of images of a piece."""
         return part.n
 
-    def loaded(self, team: Team) -> tuple[ChunkTags, PieceReader]:
+    def loaded(self, team: Team) -> tuple[ChunkTagger, PieceReader]:
         """Load the run if necessary; return the tagger of chunks and the reader of pieces."""
         tagger = self.tagger
         if tagger is None:
@@ -206,7 +206,7 @@ class AnnotateJob:
             first = self.first.images[:1] if self.first is not None and tagger.encoder.reads == "pixels" else []
             for path in [*self.features, *map(reader.path, first)]:
                 require_visible_path(path)
-        return ChunkTags(tagger, self.wanted), reader
+        return ChunkTagger(tagger, self.wanted), reader
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint, is_name
 from visterm.features.video_rows import encode_all
-from visterm.tagging.annotating import ChunkTags
+from visterm.tagging.annotating import ChunkTagger
 
 ANNOTATIONS = "folder of annotations"  # The kind in the manifest
 
@@ -215,7 +215,7 @@ class TaggedParts(PartWork):
     def __init__(
         self,
         folder: AnnotationFolder,
-        tags: ChunkTags,
+        tags: ChunkTagger,
         reader: PieceReader,
         asked: str,
         known: Mapping[str, ShardEntry],
