@@ -79,7 +79,7 @@ def evaluate(
     tags that all know.
     """
     request = evaluate_run.EvaluateRequest(
-        runs=[run, *(against or [])], images=fit_input.one_or_features(images), tags=tags, tag_rules=tag_rules,
+        runs=[run, *(against or [])], images=fit_input.single_or_features(images), tags=tags, tag_rules=tag_rules,
         map=map_, metrics=metrics, bands=report is not None and queries is None, precision=precision,
         queries=queries, report=report, intervals=not json,
     )  # fmt: skip

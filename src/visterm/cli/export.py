@@ -155,7 +155,7 @@ def _export_to_files(
 
     _show_changes(changes, skipped, counts, json=json, dry_run=dry_run, undo=undo)
     if to in writing.PROFILES and not dry_run and not undo:
-        say(writing.PROFILES[to].then)
+        say(writing.PROFILES[to].next_step)
     return skipped, counts
 
 

@@ -253,7 +253,8 @@ class FolderWatcher:
         listed = photos_of(encoder, photos, None, folder)
         if not isinstance(photos, Corpus):
             listed = replace(listed, left_out=tuple(unsearched.closed))
-        return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))
+        listed = listed.without_links_outside()
+        return replace(listed, may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))
 
     def _list_paths(self, photos: Sequence[str], gone: set[str]) -> ListedPhotos:
         """List the photos at some paths; photos in disconnected folders are not marked as gone."""

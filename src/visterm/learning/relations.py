@@ -84,18 +84,18 @@ class WordRelations(NamedTuple):
                 advice=f"Leave `mapping` out, or pass WordNet as `part_of`: its folder, or the word {WORDNET}.",
             )  # fmt: skip
 
-        parts: Sequence[tuple[str, str]] = ()
+        part_of_pairs: Sequence[tuple[str, str]] = ()
         senses = None
         if part_of is not None:
             wordnet_mapping = mapping if is_wordnet(part_of) else None
             source = None if part_of == WORDNET else part_of
             part_relations = read_part_relations(source, vocabulary, mapping=wordnet_mapping, inherit=inherit)
-            parts, senses = part_relations.relations, part_relations.senses
+            part_of_pairs, senses = part_relations.relations, part_relations.senses
             if is_a is None and senses is not None and part_relations.wordnet is not None:
-                return cls(parts, _wordnet_is_a(part_relations.wordnet, senses), senses)
+                return cls(part_of_pairs, _wordnet_is_a(part_relations.wordnet, senses), senses)
 
         if is_a is None:
-            return cls(parts)
+            return cls(part_of_pairs)
         if is_wordnet(is_a):
             wordnet = WordNet(None if is_a == WORDNET else is_a)
             senses = match_tags(wordnet, vocabulary, mapping=mapping)
@@ -103,13 +103,13 @@ class WordRelations(NamedTuple):
         else:
             is_a_pairs = read_is_a(is_a)
         sibling_sets(is_a_pairs, vocabulary)  # raises DataError if no relation has a tag
-        return cls(parts, is_a_pairs, senses)
+        return cls(part_of_pairs, is_a_pairs, senses)
 
     def part_of_columns(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
         return part_pairs(self.part_of, vocabulary)
 
-    def among(self, vocabulary: Vocabulary) -> Self:
+    def restricted_to(self, vocabulary: Vocabulary) -> Self:
         """Return only the relations of tags in a vocabulary; there may be none."""
         part_of = [pair for pair in self.part_of if pair[0] in vocabulary and pair[1] in vocabulary]
         return self._replace(part_of=part_of, is_a=[pair for pair in self.is_a if pair[0] in vocabulary])

@@ -72,13 +72,13 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
     n_repeated = 0
 
     while len(drawn_settings) < n_random and n_repeated < MAX_REDRAWS:
-        setting = {
+        settings = {
             name: choices.draw(rng) if isinstance(choices, Range) else choices[int(rng.integers(len(choices)))]
             for name, choices in space.items()
         }
-        n_repeated = n_repeated + 1 if setting in drawn_settings else 0
+        n_repeated = n_repeated + 1 if settings in drawn_settings else 0
         if not n_repeated:
-            drawn_settings.append(setting)
+            drawn_settings.append(settings)
     return drawn_settings
 
 

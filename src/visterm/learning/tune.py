@@ -92,7 +92,7 @@ def tune(
         say("Tuning leaves out the relations of the tag rules. Fit with the best settings and the same rules for them.")
 
     corpus, _ = read_images(start.encoder, request)
-    images = clean_images(start, request, cleaning, corpus, say, any_encoder=search.any_encoder, related=False)
+    images = clean_images(start, request, cleaning, corpus, say, any_encoder=search.any_encoder, with_relations=False)
     encoder, relations = images.encoder, images.relations
     rows = training_rows(
         encoder, images.corpus, min_count=request.min_count, aliases=images.cleaning.aliases, progress=progress

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CHANGED_SINCE_ENCODING = "changed since its features were made"
 
-N_STORED_PREDICTIONS = 10  # Per image
+N_STORED_PREDICTIONS = 10  # Number of predictions stored per image
 
 
 class Filled(NamedTuple):
@@ -81,20 +81,20 @@ class RowWriter:
         skipped = [video for video in read_videos if isinstance(video, Skipped)]
         videos = [(i, video) for i, video in zip(positions, read_videos, strict=True) if isinstance(video, ReadVideo)]
         X, frames = encode_frames(self._tagger.encoder, [video.files for _, video in videos])
-        rows, accepted, records, moments = [], [], [], []
+        rows, accepted_positions, records, moments = [], [], [], []
         for number, (position, video) in enumerate(videos):
             video_rows = [row for row, (video_number, _) in enumerate(frames) if video_number == number]
             state = video.record.n_bytes, video.record.mtime_ns
             if not video_rows or file_state(str(video.record.path)) != state:
                 skipped.append(Skipped(str(video.record.path), CHANGED if video_rows else NO_FRAME))
                 continue
-            accepted.append(position)
+            accepted_positions.append(position)
             records.append(video.record)
             moments.append([video.moments[frames[row][1]] for row in video_rows])
             rows += video_rows
-        self._commit(photos, X[np.array(rows, np.int64)], accepted, records, changed, skipped, moments)
+        self._commit(photos, X[np.array(rows, np.int64)], accepted_positions, records, changed, skipped, moments)
         steps.advance(len(positions))
-        return accepted, skipped
+        return accepted_positions, skipped
 
     def _ingest_photos(
         self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
@@ -104,15 +104,15 @@ class RowWriter:
         states_before = file_states(paths)
         X, encoded_positions, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
-        encoded_at = [positions[i] for i in encoded_positions]
+        encoded_photos = [positions[i] for i in encoded_positions]
         read_photos = read_records(
-            [photos.items[position] for position in encoded_at],
-            [photos.names[position] for position in encoded_at],
-            [photos.tags[position] or () for position in encoded_at],
+            [photos.items[position] for position in encoded_photos],
+            [photos.names[position] for position in encoded_photos],
+            [photos.tags[position] or () for position in encoded_photos],
             n_jobs=self._n_jobs,
             undated=self.undated,
         )
-        rows, accepted, records = [], [], []
+        rows, accepted_positions, records = [], [], []
 
         for row, (i, record) in enumerate(zip(encoded_positions, read_photos, strict=True)):
             reason = None
@@ -125,15 +125,15 @@ class RowWriter:
             if reason is None:
                 assert isinstance(record, NewImage)
                 rows.append(row)
-                accepted.append(positions[i])
+                accepted_positions.append(positions[i])
                 records.append(record)
             else:
                 skipped.append(Skipped(str(items[i]), reason))
 
         if len(rows) < len(encoded_positions):
             X = X[np.array(rows, np.int64)]
-        self._commit(photos, X, accepted, records, changed, [_with_full_path(item) for item in skipped])
-        return accepted, skipped
+        self._commit(photos, X, accepted_positions, records, changed, [_with_full_path(item) for item in skipped])
+        return accepted_positions, skipped
 
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
         """Add missing rows of the run for present images, from stored features or by encoding them; return counts."""
@@ -141,7 +141,7 @@ class RowWriter:
         unfilled = stored.images.without_rows(self._run_id)
         if not unfilled:
             return Filled(0, 0)
-        with_features = self.features.in_order(unfilled)  # for a video, the id of its first frame
+        with_features = self.features.ids_in_shard_order(unfilled)  # for a video, the id of its first frame
         without_features = sorted(set(unfilled) - set(with_features))
         n_rows = n_encoded = 0
         with reported(progress, "make rows", len(unfilled)):
@@ -158,7 +158,7 @@ class RowWriter:
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Encode images that have no features yet and store their features, before training."""
-        without_features = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
+        without_features = sorted(set(image_ids) - set(self.features.ids_in_shard_order(image_ids)))
         if not without_features:
             return
         with reported(progress, "encode photos", len(without_features)):
@@ -172,14 +172,14 @@ class RowWriter:
             "(SELECT 1 FROM predictions WHERE run_id = ? AND image_id = images.id)",
             (FRAME, self._run_id),
         )
-        ids = self.features.in_order([row[0] for row in unpredicted])
+        ids = self.features.ids_in_shard_order([row[0] for row in unpredicted])
         with reported(progress, "predict", len(ids)):
             for chunk in job.chunks(ids, chunk_size):
                 row_ids, X = self.features.rows(self._stored.frames.with_frames(chunk))
                 self._stored.tags.set_predictions(self._run_id, self._predictions(X, row_ids))
                 progress.advance(len(chunk))
 
-    def spelled(self, photos: ListedPhotos) -> ListedPhotos:
+    def with_spelled_tags(self, photos: ListedPhotos) -> ListedPhotos:
         """Return photos with their tags in the run's spelling, without duplicates and empty tags.
 
         A tag that is a name in the photos' tree of tags becomes its path, if the run has a tag with this path. The
@@ -220,8 +220,9 @@ class RowWriter:
         with stored.transaction():
             stored.skipped.add(skipped)
             if records:
-                new = [record for position, record in zip(positions, records, strict=True) if position not in changed]
-                new_ids = iter(stored.images.add(new))
+                by_position = zip(positions, records, strict=True)
+                new_records = [record for position, record in by_position if position not in changed]
+                new_ids = iter(stored.images.add(new_records))
                 ids = [changed[position] if position in changed else next(new_ids) for position in positions]
                 for position, record in zip(positions, records, strict=True):
                     if position in changed:
@@ -307,7 +308,7 @@ def predictions_of(
         confidences = None if tagger.calibration is None else tagger.calibration.confidences(scores, columns)
     else:
         columns, scores, confidences = tagger.best_tags(X, min(k + max_rejected, len(tags)) if k else len(tags))
-    best: dict[int, list[Prediction]] = {}
+    results: dict[int, list[Prediction]] = {}
     for row, image_id in enumerate(image_ids):
         left_out = set(map(tag_key, rejected.get(image_id, ())))
         predictions = [
@@ -315,8 +316,8 @@ def predictions_of(
             for i, tag in enumerate(np.asarray(columns[row]).tolist())
             if not left_out or tag_key(tags[tag]) not in left_out
         ][: k or None]
-        best[image_id] = best_of(best[image_id], predictions)[: k or None] if image_id in best else predictions
-    return best
+        results[image_id] = best_of(results[image_id], predictions)[: k or None] if image_id in results else predictions
+    return results
 
 
 def annotate_images(

@@ -240,7 +240,7 @@ async def duplicates(
     Groups contain copies of the same file, and photos that the job "duplicates" has compared.
     """
     start = position_of("groups", cursor)
-    groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)).groups
+    groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, hash_new=False)).groups
     page, following = page_from("groups", start, limit, groups)
     return json_answer({"groups": [group.as_dict() for group in page], "n_groups": len(groups), "next": following})
 
