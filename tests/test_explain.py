@@ -269,8 +269,8 @@ def test_boxes_are_in_pixels_of_the_upright_picture_at_its_full_size(tagger, pic
 
 
 def explained(places, size=(10, 10), **more):
-    given = {"image": "a", "tag": "t", "score": 1.0, "rank": 1, "n_tags": 3, "place": "block", "feature": "visterm"}
-    given |= {"features": [], "bias": 0.25, "elsewhere": {"bias": 0.25}, "explained_by": []}
+    given = {"image": "a", "tag": "t", "score": 1.0, "rank": 1, "n_tags": 3, "place_noun": "block"}
+    given |= {"feature_noun": "visterm", "features": [], "bias": 0.25, "elsewhere": {"bias": 0.25}, "explained_by": []}
     return Explanation(**(given | more), size=size, places=places)
 
 

@@ -139,11 +139,8 @@ class CatalogueSource:
                         continue
                     given_tags, denied_tags = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # also reject children of rejected tags, unless given
-                        given_keys, extended = (
-                            set(map(tag_key, given_tags)),
-                            tagger.tree.words.with_children(denied_tags),
-                        )
-                        denied_tags = [tag for tag in extended if tag_key(tag) not in given_keys]
+                        given_keys, tree = set(map(tag_key, given_tags)), tagger.tree.words
+                        denied_tags = [tag for tag in tree.with_children(denied_tags) if tag_key(tag) not in given_keys]
                     spellings = tagger.vocabulary.spellings
                     judged_keys = {tag_key(word) for tag in (*given_tags, *denied_tags) for word in spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
