@@ -44,33 +44,33 @@ def table(**pairs):
 def test_a_pair_without_direction_is_listed_once_and_the_whole_is_what_is_more_often_one():
     # Castle and house are always wholes, the tower is one in 1 of 2, the roof never; nothing is known of the moon.
     model = Scored(table(ht=0.9, hc=0.8, rm=0.7, mt=0.6, ct=0.95, mh=-0.5), False, KNOWN[:1])
-    found = PartBeliefs(model, KNOWN, 5).unknown(0)
+    found = PartBeliefs(model, KNOWN, 5).predicted(0)
     assert [pair[:2] for pair in found] == [
         (TOWER, HOUSE),  # house and castle are no parts, however near they are
         (ROOF, MOON),
         (MOON, TOWER),  # both half; the tower is a whole in one relation more
     ]
     assert [score for *_, score in found] == pytest.approx([0.9, 0.7, 0.6])
-    assert PartBeliefs(model, KNOWN, 5).unknown(2) == found[:2]
+    assert PartBeliefs(model, KNOWN, 5).predicted(2) == found[:2]
 
 
 def test_tags_without_relations_are_left_out_where_only_relations_teach_their_vectors():
     model = Scored(table(ht=0.9, rm=0.7, mt=0.6), False, KNOWN, shared=False)
-    assert [pair[:2] for pair in PartBeliefs(model, [], 5).unknown(0)] == [(TOWER, HOUSE)]
+    assert [pair[:2] for pair in PartBeliefs(model, [], 5).predicted(0)] == [(TOWER, HOUSE)]
 
 
 def test_a_model_with_directions_is_taken_at_its_word_among_what_can_be():
     scores = np.full((5, 5), -1.0)
     scores[HOUSE, TOWER], scores[TOWER, HOUSE], scores[CASTLE, MOON], scores[MOON, ROOF] = 0.25, 0.5, 0.4, 0.3
     scores[TOWER, CASTLE], scores[TOWER, TOWER], scores[HOUSE, ROOF] = 0.9, 0.9, 0.9
-    found = PartBeliefs(Scored(scores, True, KNOWN), [], 5).unknown(0)
+    found = PartBeliefs(Scored(scores, True, KNOWN), [], 5).predicted(0)
     assert [pair[:2] for pair in found] == [(ROOF, MOON), (TOWER, HOUSE)]
 
 
 def test_nothing_is_part_of_what_it_is_a_kind_of_nor_the_other_way_round():
     model = Scored(table(ht=0.9, rm=0.7), False, KNOWN)
     for kinds in ([(TOWER, HOUSE)], [(HOUSE, TOWER)]):
-        found = PartBeliefs(model, [], 5, kinds).unknown(0)
+        found = PartBeliefs(model, [], 5, kinds).predicted(0)
         assert [pair[:2] for pair in found] == [(ROOF, MOON)]
 
 
@@ -92,10 +92,10 @@ def test_blocks_of_wholes_give_what_one_block_gives(monkeypatch):
     scores = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
     told = [(0, 4), (1, 5), (2, 6), (3, 4), (0, 2), (1, 3)]
     beliefs = PartBeliefs(Scored(scores, True, told), [], 8)
-    whole = beliefs.unknown(0)
+    whole = beliefs.predicted(0)
     monkeypatch.setattr("visterm.tagging.part_relations.BLOCK_SIZE", 3)
-    assert beliefs.unknown(0) == whole
-    assert beliefs.unknown(4) == whole[:4]
+    assert beliefs.predicted(0) == whole
+    assert beliefs.predicted(4) == whole[:4]
     expected = [
         (-scores[w, p], w, p)
         for p in (0, 1, 2, 3)

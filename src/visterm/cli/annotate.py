@@ -189,9 +189,8 @@ def explain(
     rows = []
     if not explanation.no_heat_map_reason:
         share_of_places = sum(cell.share for cell in explanation.places)
-        rows = [
-            [f"all {len(explanation.places):,} {explanation.place_noun}s of the picture", f"{share_of_places:+.4f}"]
-        ]
+        places = f"all {len(explanation.places):,} {explanation.place_noun}s of the picture"
+        rows = [[places, f"{share_of_places:+.4f}"]]
 
     rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in explanation.elsewhere.items()]
     show("")

@@ -319,7 +319,7 @@ def serve_rounds(work: Callable[[], SyncRound], seconds: float, printer: RoundPr
     old_handler = signal.signal(signal.SIGTERM, stop)
     try:
         while True:
-            start, started_at = time.monotonic(), datetime.now().astimezone()
+            start, began_at = time.monotonic(), datetime.now().astimezone()
             result: SyncRound | ServiceError | StorageError
             try:
                 result = work()
@@ -327,17 +327,14 @@ def serve_rounds(work: Callable[[], SyncRound], seconds: float, printer: RoundPr
                 result = error
             wait = max(0.0, start + seconds - time.monotonic())
             next_start = datetime.now().astimezone() + timedelta(seconds=wait)
-            same_day = next_start.date() == started_at.date()
+            same_day = next_start.date() == began_at.date()
             next_at = f"{next_start:%H:%M %Z}" if same_day else f"{next_start:%Y-%m-%d %H:%M %Z}"
             if isinstance(result, Exception):
-                say(f"{started_at:%Y-%m-%d %H:%M %Z} {result} Next try at {next_at}.")
+                say(f"{began_at:%Y-%m-%d %H:%M %Z} {result} Next try at {next_at}.")
             else:
                 remarks = [remark.rstrip(".") for remark in result.remarks]
-                say(f"{started_at:%Y-%m-%d %H:%M %Z} {'; '.join([result.line(), *remarks])}; next round at {next_at}")
-                times = {
-                    "at": started_at.isoformat(timespec="seconds"),
-                    "next": next_start.isoformat(timespec="seconds"),
-                }
+                say(f"{began_at:%Y-%m-%d %H:%M %Z} {'; '.join([result.line(), *remarks])}; next round at {next_at}")
+                times = {"at": began_at.isoformat(timespec="seconds"), "next": next_start.isoformat(timespec="seconds")}
                 printer.show(result.pushed, result.as_dict(), **times)
             time.sleep(wait)
     except KeyboardInterrupt:

@@ -37,11 +37,10 @@ def mounts(table: Path = Path("/proc/self/mounts")) -> dict[str, str]:
     return {OCTAL.sub(lambda code: chr(int(code[1], 8)), mount_point): kind for _, mount_point, kind, *_ in fields}
 
 
-def is_on_network(folder: str, file_systems: Mapping[str, str]) -> bool:
+def is_on_network(folder: str, fs_types: Mapping[str, str]) -> bool:
     """Return whether a folder or one of its subfolders is on a network file system."""
-    mount_point = max((point for point in file_systems if is_inside(f"{folder}/", point)), key=len, default="")
-    inner_kinds = (kind for point, kind in file_systems.items() if is_inside(point, folder))
-    kinds = [file_systems.get(mount_point, ""), *inner_kinds]
+    mount_point = max((point for point in fs_types if is_inside(f"{folder}/", point)), key=len, default="")
+    kinds = [fs_types.get(mount_point, ""), *(kind for point, kind in fs_types.items() if is_inside(point, folder))]
     return any(kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse.") for kind in kinds)
 
 

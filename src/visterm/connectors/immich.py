@@ -345,8 +345,8 @@ class ImmichLibrary:
                 tagged_photos = self._matching(replace(search, tags=(tag.id,)), position, photos)
                 if tagged_photos and depth == MAX_DEPTH:
                     ambiguous_photos.update(tagged_photos)
-                has_children = bool(tagged_photos) and depth < MAX_DEPTH
-                photos_of_children = visit(children[tag.id], depth + 1) if has_children else set()
+                goes_deeper = bool(tagged_photos) and depth < MAX_DEPTH
+                photos_of_children = visit(children[tag.id], depth + 1) if goes_deeper else set()
                 for photo in tagged_photos - photos_of_children:
                     certain_tags[photo].append(tag.value)
                 if tag.value != OWN_PARENT:  # no photo has the parent of visterm's tags itself

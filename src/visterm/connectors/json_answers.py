@@ -18,7 +18,7 @@ MIN_MASKED_LENGTH = 16  # Mask keys in values only from this length, as a short 
 YEARS = range(1970, 9000)  # Plausible years of times
 _ESCAPE = re.compile(r"\\(?:u[dD][89a-fA-F]|u00[2-7]|/)")  # Surrogates and ASCII characters
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-MAX_TEXT_LENGTH = 2**12  # Maximum length of names and tags, in characters
+MAX_LETTERS = 2**12  # Maximum length of names and tags, in characters
 
 Kind = TypeVar("Kind")
 
@@ -144,9 +144,8 @@ def checked(value: object, name: str, kind: type[Kind]) -> Kind:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         expected = _TYPE_NAMES.get(kind, kind.__name__)
         raise ServiceError(f"The server answers with {_type_name(value)} for {name!r}; expected {expected}.")
-    if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
-        problem = f"The server answers with {len(value):,} letters for {name!r}"
-        raise ServiceError(f"{problem}; expected {MAX_TEXT_LENGTH:,}.")
+    if isinstance(value, str) and len(value) > MAX_LETTERS:
+        raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {MAX_LETTERS:,}.")
     return value
 
 

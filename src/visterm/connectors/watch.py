@@ -118,13 +118,8 @@ class FolderWatcher:
     ) -> None:
         check_has_photos(catalogue.tagger.encoder)
         self._catalogue, self._stored, self._folders = catalogue, catalogue.stored, list(folders)
-        self._tags, self._seconds, self._stop, self._say, self._progress = (
-            tags,
-            poll or POLL_SECONDS,
-            stop,
-            say,
-            progress,
-        )
+        self._tags, self._seconds, self._stop = tags, poll or POLL_SECONDS, stop
+        self._say, self._progress = say, progress
         self._photo_suffixes = readable_suffixes(videos=True)
         tag_suffixes = TAG_SUFFIXES if tags not in (None, KEYWORDS) else set()
         self._suffixes = self._photo_suffixes | ({XMP} if tags else set()) | tag_suffixes
@@ -137,8 +132,8 @@ class FolderWatcher:
         """Yield the result of each update until stopped; first compare all folders completely."""
         while not self._stop.is_set():
             state, deadline = self._watched_state(), time.monotonic() + COMPARE_AGAIN_SECONDS
-            existing, file_systems = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
-            polled = [folder for folder in existing if not self._uses_reports or is_on_network(folder, file_systems)]
+            existing, fs_types = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
+            polled = [folder for folder in existing if not self._uses_reports or is_on_network(folder, fs_types)]
             reported = [folder for folder in existing if folder not in polled]
             with closing(FolderChanges(reported, polled, self._suffixes, self._seconds, self._stop)) as changes:
                 yield from self.compare_folders()
@@ -148,8 +143,7 @@ class FolderWatcher:
                         self._uses_reports = False
                         self._say(
                             f"The system's reports of changes broke off, as they do at names that are not UTF-8: "
-                            f"{changes.end_reason}. "
-                            f"Looking at the folders every {POLL_SECONDS:.0f} seconds from now on."
+                            f"{changes.end_reason}. Looking at the folders every {POLL_SECONDS:g} seconds from now on."
                         )
                         break
                     if settled := self._changed_files.settled():

@@ -261,8 +261,7 @@ def clean_images(
     """Select, check, clean and relate the images and tags of a corpus; report what was understood and left out.
 
     `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without
-    `with_relations`, no relations except the tree are read. Raises DataError if most tags look like lists, or no tag
-    remains.
+    `with_relations`, only the tree is read. Raises DataError if most tags look like lists, or no tag remains.
     """
     split_remarks = not_learned(corpus.splits) if request.split is None else []
     for remark in (*corpus.remarks, *split_remarks):

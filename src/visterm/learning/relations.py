@@ -127,14 +127,12 @@ class WordRelations(NamedTuple):
         Raises DataError if there are part-of relations, but not between two tags.
         """
         part_of = self.part_of_columns(vocabulary) if self.part_of else None
-        siblings, tree_columns = None, None
+        siblings, tree = None, None
         if "siblings" in takes and self.is_a:
             siblings = np.stack(sp.triu(sibling_sets(self.is_a, vocabulary), k=1).nonzero(), axis=1)
         if "tree" in takes and self.tree:
-            tree_columns = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
-        return SideKnowledge(
-            part_of=part_of, siblings=siblings, tree=tree_columns, blocks=blocks, word_vectors=word_vectors
-        )
+            tree = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
+        return SideKnowledge(part_of=part_of, siblings=siblings, tree=tree, blocks=blocks, word_vectors=word_vectors)
 
     def ancestor_columns(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return pairs of columns, of a tag and of another tag that it is a kind of, over any number of is-a steps.

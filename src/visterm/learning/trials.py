@@ -155,7 +155,6 @@ def try_settings(
     """Fit a model, which already has the settings, on the training rows, and measure it on the validation rows.
 
     `settings` are the searched settings, which are saved with the trial. If training diverges, the trial has no value.
-
     """
     start = time.perf_counter()
     json_settings = jsonable(dict(settings))

@@ -277,13 +277,7 @@ class WordPlaces:
         if added:  # as wide as tag rows, which may have a bias after the vector
             new_rows = rows_of_words(model, vectors[has_vector])
             rows = np.concatenate([rows, new_rows]) if len(rows) else new_rows
-        places = WordPlaces(
-            source,
-            width=self.width,
-            tags_without_vector=self.tags_without_vector,
-            added=[*self.added, *added],
-            rows=rows,
-        )
+        places = replace(self, source=source, added=[*self.added, *added], rows=rows, _row_cache={})
         return places, Added(added, existing, list(compress(new_words, ~has_vector)))
 
     def why_not(self, model: Annotator) -> str:

@@ -22,8 +22,7 @@ class ImageView:
 
     record: ImageRecord
     given: list[GivenTag]
-    """Tags from tag files and people, sorted by name, without rejected tags, and without children of rejected tags that
-    come from files."""
+    """Tags from tag files and people, sorted by name, without rejected tags and, if from files, their child tags."""
     predicted: list[Prediction]  # Tags predicted by the current run, best first, without tags that a person rejected
     verdicts: dict[str, int]  # Tag -> latest verdict: accepted (1) or rejected (-1)
     written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
@@ -214,8 +213,7 @@ def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
 def undo_verdict(stored: StoredCatalogue, entry_id: int) -> Verdict:
     """Restore the verdict before a log entry, by adding and returning a new log entry.
 
-    Raises DataError if the entry does not exist; UserError if there is a later entry for the same tag and
-    image.
+    Raises DataError if the entry does not exist; UserError if a later entry has the same tag and image.
     """
     with stored.database.transaction():
         entry = feedback_entry(stored, entry_id)

@@ -220,8 +220,7 @@ class RowWriter:
         with stored.transaction():
             stored.skipped.add(skipped)
             if records:
-                by_position = zip(positions, records, strict=True)
-                new_records = [record for position, record in by_position if position not in changed]
+                new_records = [r for p, r in zip(positions, records, strict=True) if p not in changed]
                 new_ids = iter(stored.images.add(new_records))
                 ids = [changed[position] if position in changed else next(new_ids) for position in positions]
                 for position, record in zip(positions, records, strict=True):

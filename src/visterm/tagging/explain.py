@@ -168,7 +168,5 @@ def _places(run: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
 def _name_of_other_models(blend: Any) -> str:
     if any(explains(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight):
         return "models that compare whole photos"
-    member_names = [
-        MODELS.name_of(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight
-    ]
-    return f"what the ranking by {' and '.join(member_names)} adds to it"
+    names = [MODELS.name_of(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight]
+    return f"what the ranking by {' and '.join(names)} adds to it"

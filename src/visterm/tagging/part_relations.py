@@ -40,8 +40,7 @@ def believed_relations(run: Run, k: int = 20, more_relations: WordRelations | No
 
     A model that is not ``directed`` has the same score for both directions: the pair is listed once, in the direction
     that is more likely by the known relations, see `PartBeliefs`. Returns at most `k` relations, or all if `k` is 0.
-    `more_relations` are known relations in addition to those of the fit. Raises UserError if the model did not learn
-    parts.
+    `more_relations` are further known relations. Raises UserError if the model did not learn parts.
     """
     tags = run.vocabulary.tags
     predicted = beliefs_of(run, more_relations).predicted(k)

@@ -21,7 +21,6 @@ from visterm.web.work import Figures, SharedCount, Work
 
 DECODER_DIED = "its decoder crashed, or took too long"
 
-
 Answer = tuple[bytes, int, int, bytes]  # The answer of a process: outcome, height, width, and pixels or a JPEG
 
 

@@ -55,9 +55,8 @@ def default_workers(catalogue: Place) -> int:
         return 1
     runs = (Path(catalogue) / RUNS).glob("*")
     largest_run_bytes = max((sum(file.stat().st_size for file in run.iterdir()) for run in runs), default=0)
-    return max(
-        1, min(MAX_DEFAULT_WORKERS, resolve_jobs(None), machine_memory() // 2 // (WORKER_BYTES + 2 * largest_run_bytes))
-    )
+    n_in_memory = machine_memory() // 2 // (WORKER_BYTES + 2 * largest_run_bytes)
+    return max(1, min(MAX_DEFAULT_WORKERS, resolve_jobs(None), n_in_memory))
 
 
 def run_workers(

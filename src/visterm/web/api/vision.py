@@ -123,9 +123,8 @@ async def labels(
     images = [*body.images, *([body.url] if body.url else [])]
     if not images:
         raise UserError("The request has no picture.", setting="images", advice="Send data: addresses in `images`.")
-    if len(images) > (max_pictures := service.bounds.pictures):
-        problem = f"The request has {len(images)} pictures."
-        raise UserError(problem, setting="images", expected=f"at most {max_pictures}")
+    if len(images) > (limit := service.bounds.pictures):
+        raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"at most {limit}")
 
     tagger = service.catalogue.tagger
     k, limits = N_LABELS_WITHOUT_CONFIDENCE, TagLimits()
