@@ -34,7 +34,7 @@ from visterm.evaluation.streamed import evaluate_streamed
 from visterm.features.streaming.memory import Plan, read_size
 from visterm.features.streaming.shards import Shards
 from visterm.learning.streamed_fit import fit_streamed
-from visterm.tagging.annotating import ChunkTags, TagsWanted
+from visterm.tagging.annotating import ChunkTagger, TagsWanted
 from written_features import write_features
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
@@ -79,14 +79,14 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         found = evaluate_streamed(tagger, features, tags, EVALUATED, work=folder)
         took = time.perf_counter() - start
         figures = {name: value.mean for name, value in found.values.items()}
-        say(json.dumps({"images": found.images, "images_per_second": found.images / took, **figures}))
+        say(json.dumps({"images": found.n_images, "images_per_second": found.n_images / took, **figures}))
         return
     if way == "annotate in memory":
         tagger = Tagger.load(run, n_jobs=threads)
         shards = Shards(features)
         chunk = shards.chunk(range(len(shards)))
         start = time.perf_counter()
-        n = sum(1 for _ in ChunkTags(tagger, TagsWanted(5)).of(chunk))
+        n = sum(1 for _ in ChunkTagger(tagger, TagsWanted(5)).of(chunk))
         say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
         return
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=threads)

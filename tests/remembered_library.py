@@ -151,7 +151,7 @@ class RememberedLibrary:
             self.after("add")
         return refused
 
-    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         for tag in sorted({pair.tag for pair in pairs}):
             self._ask("take")
             for pair in pairs:

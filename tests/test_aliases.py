@@ -132,5 +132,5 @@ def test_words_of_queries_are_learned_by_what_they_mean():
 
 def test_relations_of_an_alias_are_those_of_its_tag():
     vocabulary = Vocabulary(["animal", "dog"], aliases={"Hund": "dog", "dogs": "dog"})
-    assert WordRelations((), [("hund", "Tier"), ("tier", "animal")]).kinds(vocabulary).tolist() == [[1, 0]]
-    assert WordRelations((), [("dogs", "dog")]).kinds(vocabulary).tolist() == []
+    assert WordRelations((), [("hund", "Tier"), ("tier", "animal")]).ancestor_columns(vocabulary).tolist() == [[1, 0]]
+    assert WordRelations((), [("dogs", "dog")]).ancestor_columns(vocabulary).tolist() == []

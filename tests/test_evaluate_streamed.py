@@ -108,10 +108,11 @@ def test_a_streamed_evaluation_gives_the_figures_of_one_in_memory(tmp_path, draw
     assert {name: value.mean for name, value in found.values.items()} == pytest.approx(
         {name: expected.mean(name) for name in METRICS}, rel=1e-6
     )
-    assert (found.given, found.unknown, found.learned) == (expected.given, expected.unknown, expected.learned[0])
-    assert found.unknown > 0 or split == "train"
-    assert found.learned == (0 if split is None else 400)
-    assert found.images == len(corpus)
+    assert (found.n_given, found.n_unknown) == (expected.n_given, expected.n_unknown)
+    assert found.n_learned == expected.n_learned[0]
+    assert found.n_unknown > 0 or split == "train"
+    assert found.n_learned == (0 if split is None else 400)
+    assert found.n_images == len(corpus)
     assert found.remarks == ["1 row of the tags (such as of 'gone.jpg') is of images without features; left out."]
     assert list(tmp_path.iterdir()) == []
 

@@ -20,7 +20,7 @@ from visterm.evaluation.charts import Series, bar_chart, line_chart
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.evaluate_run import write_report
 from visterm.evaluation.html_report import SMALL_THUMBNAIL_SIDE, Report
-from visterm.evaluation.pages import N_FOUND, N_PICTURES, N_ROWS, annotation_page, best_and_worst, query_page
+from visterm.evaluation.pages import N_PICTURES, N_QUERY_PICTURES, N_ROWS, annotation_page, best_and_worst, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.evaluation.summaries import (
     PAGE_METRICS,
@@ -215,7 +215,7 @@ def test_images_by_number_have_no_pictures_and_the_page_says_so(tmp_path):
 
 def test_the_page_stays_below_3_mb_even_with_pictures_of_noise():
     noise = np.random.default_rng(0).integers(0, 256, (SMALL_THUMBNAIL_SIDE, SMALL_THUMBNAIL_SIDE, 3), dtype=np.uint8)
-    assert max(N_ROWS * N_FOUND, 2 * N_PICTURES) * len(data_uri(noise, SMALL_THUMBNAIL_SIDE)) < 2.8e6
+    assert max(N_ROWS * N_QUERY_PICTURES, 2 * N_PICTURES) * len(data_uri(noise, SMALL_THUMBNAIL_SIDE)) < 2.8e6
 
 
 def test_the_page_of_queries_has_kinds_curves_and_what_was_found(taggers, held_out):

@@ -252,7 +252,7 @@ def test_features_come_strongest_first_with_the_number_of_their_blocks(tagger, p
     strengths = [abs(item.share) for item in found.features]
     assert strengths == sorted(strengths, reverse=True)
     seen = tagger.encoder.places(pictures[14]).rows.toarray()
-    assert [item.places for item in found.features] == [(seen[:, item.feature] > 0).sum() for item in found.features]
+    assert [item.places for item in found.features] == [(seen[:, item.index] > 0).sum() for item in found.features]
 
 
 def test_boxes_are_in_pixels_of_the_upright_picture_at_its_full_size(tagger, pictures, tmp_path):
@@ -269,8 +269,8 @@ def test_boxes_are_in_pixels_of_the_upright_picture_at_its_full_size(tagger, pic
 
 
 def explained(places, size=(10, 10), **more):
-    given = {"image": "a", "tag": "t", "score": 1.0, "rank": 1, "n_tags": 3, "place": "block", "feature": "visterm"}
-    given |= {"features": [], "bias": 0.25, "elsewhere": {"bias": 0.25}, "explained_by": []}
+    given = {"image": "a", "tag": "t", "score": 1.0, "rank": 1, "n_tags": 3, "place_noun": "block"}
+    given |= {"feature_noun": "visterm", "features": [], "bias": 0.25, "elsewhere": {"bias": 0.25}, "explained_by": []}
     return Explanation(**(given | more), size=size, places=places)
 
 
@@ -344,7 +344,7 @@ def test_in_a_chain_the_heat_map_is_of_the_encoders_that_know_places_and_the_oth
     settings = {"encoders": [["visterms", SMALL], MEANS]}
     tagger = Tagger(model="ridge", encoder="chain", encoder_params=settings, n_jobs=1).fit(pictures, tags=TAGS)
     found = explain(tagger, pictures[13], "red")
-    assert (found.place, found.feature, found.no_heat) == ("block", "visterm", "")
+    assert (found.place_noun, found.feature_noun, found.no_heat_map_reason) == ("block", "visterm", "")
     assert found.elsewhere.keys() == {"bias", "features of 'mean_colour', which have no place"}
     assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
     assert heat(found, (72, 48)).sum() == pytest.approx(sum(place.share for place in found.places))
@@ -352,7 +352,7 @@ def test_in_a_chain_the_heat_map_is_of_the_encoders_that_know_places_and_the_oth
     tagger = Tagger(model="ridge", encoder="chain", encoder_params=settings, n_jobs=1).fit(pictures, tags=TAGS)
     assert (
         "encoders (mean_colour, mean_colour) cannot assign their features"
-        in explain(tagger, pictures[13], "red").no_heat
+        in explain(tagger, pictures[13], "red").no_heat_map_reason
     )
 
 
@@ -408,7 +408,7 @@ def test_the_command_lists_features_and_places_and_draws_a_picture(on_disk, tagg
     assert f"all {len(found.places)} blocks of the picture" in lines[4]
     assert float(lines[4].split()[-1]) + float(lines[5].split()[-1]) == pytest.approx(found.score, abs=2e-4)
     named = [line.split()[0] for line in lines[7:13]]
-    assert named == ["visterm", *(str(item.feature) for item in found.features[:5])]
+    assert named == ["visterm", *(str(item.index) for item in found.features[:5])]
     assert lines[14].split()[:4] == ["left", "top", "right", "bottom"]
     assert len(lines) == 20
     assert "heat.png" in done.stderr

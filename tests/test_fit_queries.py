@@ -108,7 +108,7 @@ def test_words_are_those_of_the_queries_or_with_tags_those_that_are_tags(library
     assert found.learned.words.toarray().tolist() == [[0, 1, 1], [1, 0, 1], [0, 1, 0]]
     assert [row.indices.tolist() for row in found.learned.relevant] == [[0], [1], [2]]
     assert found.facts == {"queries": 3, "queries left out": 4, "images of queries not there": 2}
-    found = query_rows(encoder, corpus, lines, of_tags=True)
+    found = query_rows(encoder, corpus, lines, only_tags=True)
     assert found.rows.vocabulary.tags == ["worda"]
     n_given = sum("worda" in tags for tags in corpus.select("train").tags)
     assert found.rows.vocabulary.counts.tolist() == [n_given]

@@ -52,7 +52,7 @@ def test_a_request_for_each_tag_loses_tags_and_one_for_all_keeps_them(fake):
     fake.finish_jobs()
     assert len(ours(fake)) < 400
     for tag in FOUR:
-        library.take([PhotoTag(photo, tag) for photo in photos])
+        library.remove([PhotoTag(photo, tag) for photo in photos])
     fake.finish_jobs()
     assert ours(fake) != set()
 
@@ -155,13 +155,13 @@ def test_a_library_whose_files_cannot_be_written_is_left_alone_and_tried_again_a
     assert done.pushed.refused == 0
     n_writes = len(fake.writes)
     fake.advance(600.0)
-    assert sync(catalogue, library, LOW).pushed.keepless == 10
+    assert sync(catalogue, library, LOW).pushed.unwritable_photos == 10
     assert (len(fake.writes), rejections(catalogue)) == (n_writes, 0)
     assert not {photo for photo, _ in ours(fake)} & external
     for photo in fake.photos.values():
         photo.read_only = False
     monkeypatch.setattr("visterm.connectors.push.RETRY_AFTER", timedelta(days=-1))
-    assert sync(catalogue, library, LOW).pushed.keepless == 0
+    assert sync(catalogue, library, LOW).pushed.unwritable_photos == 0
     assert {photo for photo, _ in ours(fake)} > external
 
 

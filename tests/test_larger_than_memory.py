@@ -326,7 +326,7 @@ def test_a_fit_that_is_refused_leaves_nothing_but_a_checkpoint(tmp_path, drawn, 
 
     monkeypatch.setattr(ShardWindows, "epoch", cut_short)
     with pytest.raises(CorruptFileError):
-        fit(drawn, tmp_path / "work", every=0)
+        fit(drawn, tmp_path / "work", checkpoint_seconds=0)
     assert (tmp_path / "work" / "checkpoint.safetensors").exists()
 
 
@@ -344,7 +344,7 @@ def test_a_fit_that_is_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path, draw
 
         monkeypatch.setattr(FileCheckpoints, "offer", stopped)
         with pytest.raises(KeyboardInterrupt):
-            fit(drawn, tmp_path / "work", epochs=2, every=0)
+            fit(drawn, tmp_path / "work", epochs=2, checkpoint_seconds=0)
         monkeypatch.setattr(FileCheckpoints, "offer", offer)
         again = fit(drawn, tmp_path / "work", epochs=2)
         assert "Resumed from the checkpoint of an interrupted fit." in again.told
@@ -357,7 +357,7 @@ def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypa
 
     monkeypatch.setattr("visterm.learning.streamed_fit._learned", refuse)
     with pytest.raises(KeyboardInterrupt):
-        fit(drawn, tmp_path / "work", epochs=2, every=0)
+        fit(drawn, tmp_path / "work", epochs=2, checkpoint_seconds=0)
     monkeypatch.undo()
     assert (tmp_path / "work" / CHECKPOINT).exists()
     other = fit(drawn, tmp_path / "work", epochs=3)
@@ -379,7 +379,7 @@ def offer_and_hang(self, make):
         time.sleep(3600)
 
 tests.FileCheckpoints.offer = offer_and_hang
-tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=4, every=0)
+tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=4, checkpoint_seconds=0)
 """
 
 
@@ -475,4 +475,4 @@ def test_memory_is_said_of_features_only_and_features_are_annotated_alone(tmp_pa
     assert "--memory is for features on disk" in str(done.exception)
     run("fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--model", "prior", "-o", tmp_path / "run")
     done = run("annotate", tmp_path / "run", drawn / "features", "other.jpg")
-    assert "is a features folder, which stands alone" in str(done.exception)
+    assert "is a features folder, which cannot be combined" in str(done.exception)

@@ -223,7 +223,7 @@ def test_a_tag_is_explained_by_the_cells_of_the_map(tmp_path):
     )
     for tag in ("red", "grey"):
         found = explain(tagger, photos[15], tag)
-        assert (found.place, found.feature, found.rank) == ("cell", "feature", 1 if tag == "red" else 2)
+        assert (found.place_noun, found.feature_noun, found.rank) == ("cell", "feature", 1 if tag == "red" else 2)
         assert set(found.elsewhere) == {"bias", "the mean of the training photos, subtracted"}
         total = sum(place.share for place in found.places) + sum(found.elsewhere.values())
         assert total == pytest.approx(found.score, abs=1e-5)

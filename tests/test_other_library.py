@@ -139,16 +139,16 @@ def test_a_file_of_queries_has_no_map(folder):
 def test_the_map_comes_before_names_and_is_not_followed_twice():
     ours = Vocabulary(["turkey", "bird"], aliases={"vogel": "bird"})
     joined = join_tags(ours, ["Turkey", "bird", "Vogel", "sea"], {"turkey": "bird", "bird": "turkey"})
-    assert joined.ours.tolist() == [1, 0, 1, -1]
-    assert joined.by_name.tolist() == [False, False, True, False]
+    assert joined.run_columns.tolist() == [1, 0, 1, -1]
+    assert joined.is_by_name.tolist() == [False, False, True, False]
 
 
 def test_tags_above_a_joined_one_are_ranked_too():
     corpus = Corpus.of(["a", "b"], ["a", "b"], [["puppy"], ["sea"]])
     vocabulary = Vocabulary(["animal", "cat", "dog"])
     tree = TagTree([("dog", "animal"), ("cat", "animal")])
-    assert join_library(vocabulary, corpus, {"puppy": "dog"}, tree).ranked == ["dog", "animal"]
-    assert join_library(vocabulary, corpus, {"puppy": "dog"}).ranked == ["dog"]
+    assert join_library(vocabulary, corpus, {"puppy": "dog"}, tree).ranked_tags == ["dog", "animal"]
+    assert join_library(vocabulary, corpus, {"puppy": "dog"}).ranked_tags == ["dog"]
 
 
 def test_negatives_of_theirs_are_renamed_too():

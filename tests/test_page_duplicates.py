@@ -126,7 +126,7 @@ def test_the_command_keeps_by_a_rule_and_hides(tiny, tmp_path):
     run_command(["duplicates", folder, "--keep", "most tags", "--hide"])
     hidden = [image.path for image in Catalogue.load(folder).stored.images.hidden()]
     assert hidden == [str(tiny.photos / f"{number:02d}.jpg") for number in (0, 2, 3, 7)]
-    assert len(find_duplicates(Catalogue.load(folder).stored, look=False).groups) == 0
+    assert len(find_duplicates(Catalogue.load(folder).stored, hash_new=False).groups) == 0
 
 
 def test_one_of_a_group_is_kept_by_keys_and_that_is_undone(window, catalogue):

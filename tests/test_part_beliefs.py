@@ -76,7 +76,7 @@ def test_nothing_is_part_of_what_it_is_a_kind_of_nor_the_other_way_round():
 
 def test_kinds_reach_over_words_that_are_no_tags():
     is_a = [("oak", "tree"), ("Tree", "plant"), ("plant", "being"), ("being", "tree")]
-    kinds = WordRelations(is_a=is_a).kinds(Vocabulary(["being", "oak", "plant"]))
+    kinds = WordRelations(is_a=is_a).ancestor_columns(Vocabulary(["being", "oak", "plant"]))
     assert kinds.tolist() == [[0, 2], [1, 0], [1, 2], [2, 0]]
 
 

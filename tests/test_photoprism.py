@@ -56,7 +56,7 @@ def test_what_is_taken_back_is_no_rejection(fake, library):
     library.add([pair])
     found = only(library)
     assert (found.tags, found.guessed) == ((), ("Sea",))
-    assert library.take([pair]) == []
+    assert library.remove([pair]) == []
     found = only(library)
     assert (found.tags, found.rejected, found.guessed) == ((), (), ())
     assert fake.photos[photo].labels == {}
@@ -65,7 +65,7 @@ def test_what_is_taken_back_is_no_rejection(fake, library):
 
 def test_a_persons_label_is_never_taken(fake, library):
     photo = fake.add_photo("a.jpg", tags=("sea",))
-    (refused,) = library.take([PhotoTag(photo, "Sea")])
+    (refused,) = library.remove([PhotoTag(photo, "Sea")])
     assert "a person gave or confirmed it" in refused.reason
     assert fake.tags_of(photo) == {"Sea"}
 
@@ -74,7 +74,7 @@ def test_a_label_of_ours_that_a_person_confirmed_stays(fake, library):
     photo = fake.add_photo("a.jpg")
     library.add([PhotoTag(photo, "sea", 0.9)])
     fake.person_tags(photo, "sea")
-    assert len(library.take([PhotoTag(photo, "sea")])) == 1
+    assert len(library.remove([PhotoTag(photo, "sea")])) == 1
     assert fake.tags_of(photo) == {"Sea"}
 
 
@@ -94,7 +94,7 @@ def test_a_guess_of_photoprism_stays_as_it_is(fake, library):
     before = dict(fake.photos[photo].labels)
     (refused,) = library.add([PhotoTag(photo, "sea", 0.99)])
     assert "own model" in refused.reason
-    assert library.take([PhotoTag(photo, "sea")]) == []
+    assert library.remove([PhotoTag(photo, "sea")]) == []
     assert library.existing([PhotoTag(photo, "sea")]) == set()
     assert fake.photos[photo].labels == before
 
@@ -108,7 +108,7 @@ def test_a_label_that_a_person_confirms_while_labels_are_taken_stays(fake, libra
         handler.send(work())
 
     fake.fail(person, where="DELETE .*")
-    assert [refused.pair for refused in library.take(pairs)] == pairs[-1:]
+    assert [refused.pair for refused in library.remove(pairs)] == pairs[-1:]
     assert [fake.tags_of(pair.photo) for pair in pairs] == [set()] * 19 + [{"Sea"}]
 
 
@@ -118,7 +118,7 @@ def test_labels_are_taken_out_of_the_archive_too(fake, library):
     library.add([pair])
     fake.trash(photo)
     assert library.existing([pair]) == {pair[:2]}
-    assert library.take([pair]) == []
+    assert library.remove([pair]) == []
     fake.trash(photo, back=True)
     assert fake.photos[photo].labels == {}
 
@@ -128,11 +128,11 @@ def test_what_was_taken_and_comes_back_is_no_persons_label(fake, library):
     pair = PhotoTag(photo, "sea", 0.9)
     library.add([pair])
     with fake.saving(photo):
-        library.take([pair])
+        library.remove([pair])
         assert library.existing([pair]) == set()
     assert only(library).tags == ("Tree",)
     assert library.existing([pair]) == {pair[:2]}
-    library.take([pair])
+    library.remove([pair])
     assert fake.tags_of(photo) == {"Tree"}
 
 
@@ -153,7 +153,7 @@ def test_a_label_of_ours_that_somebody_renamed_is_still_ours(fake, library):
     assert (found[photo].tags, found[other].tags) == ((), ("Winter",))
     assert {"Winter", "snow tree"} <= set(found[photo].guessed)
     assert library.existing([pair, PhotoTag(other, "snow tree")]) == {pair[:2]}
-    assert library.take([pair, PhotoTag(other, "snow tree")]) == []
+    assert library.remove([pair, PhotoTag(other, "snow tree")]) == []
     assert (fake.tags_of(photo), fake.tags_of(other)) == (set(), {"Winter"})
 
 
@@ -179,7 +179,7 @@ def test_keywords_are_not_lost_with_a_label(fake, library):
     (refused,) = library.add([PhotoTag(photo, tag, 0.9) for tag in ("deep sea", "teal", "beach party")])
     assert refused.reason == "the photo has the keyword 'sea', which PhotoPrism removes together with the label"
     assert "sea" in only(library).guessed
-    library.take([PhotoTag(photo, tag) for tag in ("deep sea", "teal", "beach party")])
+    library.remove([PhotoTag(photo, tag) for tag in ("deep sea", "teal", "beach party")])
     assert fake.tags_of(photo) == set()
     assert "sea" in fake.photos[photo].keywords
 
@@ -243,7 +243,7 @@ def test_photos_in_the_archive_and_deleted_ones_are_gone(fake, library):
     pairs = [PhotoTag(photo, "sea", 0.9) for photo in photos]
     assert [refused.pair for refused in library.add(pairs)] == pairs[:2]
     assert library.existing(pairs) == {(photos[2], "sea")}
-    assert library.take(pairs) == []
+    assert library.remove(pairs) == []
 
 
 def test_videos_and_photos_that_cannot_be_shown_are_left_out(fake, library):

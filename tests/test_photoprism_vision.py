@@ -27,7 +27,7 @@ from visterm.core.types import Tag
 from visterm.core.web_client import ServerAnswer
 from visterm.models.confidence.calibration import Calibration, HeldOutChances
 from visterm.web.api import vision
-from visterm.web.api.vision import N_WITHOUT_CONFIDENCE, merge_labels, no_label_warning
+from visterm.web.api.vision import N_LABELS_WITHOUT_CONFIDENCE, merge_labels, no_label_warning
 from visterm.web.app import create_app
 from visterm.web.security import Access, origin_of
 from visterm.web.service import Bounds
@@ -171,9 +171,9 @@ def test_parts_of_one_photo_give_each_label_once_with_its_highest_confidence(ser
 
 
 def test_a_run_without_confidences_sends_its_best_few_and_leaves_the_confidence_to_photoprism():
-    labels = merge_labels([[Tag(f"tag {number}", float(-number)) for number in range(2 * N_WITHOUT_CONFIDENCE)]])
-    assert [label["name"] for label in labels] == [f"tag {number}" for number in range(N_WITHOUT_CONFIDENCE)]
-    assert [stored_uncertainty(label) for label in labels] == [20] * N_WITHOUT_CONFIDENCE
+    labels = merge_labels([[Tag(f"tag {number}", float(-number)) for number in range(2 * N_LABELS_WITHOUT_CONFIDENCE)]])
+    assert [label["name"] for label in labels] == [f"tag {number}" for number in range(N_LABELS_WITHOUT_CONFIDENCE)]
+    assert [stored_uncertainty(label) for label in labels] == [20] * N_LABELS_WITHOUT_CONFIDENCE
 
 
 def test_nobody_but_a_person_is_as_sure_as_a_person():
@@ -376,5 +376,5 @@ def test_bytes_that_are_fetched_have_a_limit_and_count_until_the_request_is_answ
         assert post(service, as_photoprism_asks(addresses[0])).status_code == 200
         assert bodies.n_bytes.total == 0
         answers = post(service, as_photoprism_asks(*addresses))
-        assert (answers.status_code, bodies.n_bytes.total, bodies.refused.total) == (503, 0, 1)
+        assert (answers.status_code, bodies.n_bytes.total, bodies.n_refused.total) == (503, 0, 1)
         assert "are being received" in answers.json()["error"]

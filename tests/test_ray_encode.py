@@ -139,7 +139,7 @@ def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again_but_not_fo
     made = results_of(Failing(tmp_path / "died", {3: die_once, 6: die}), range(8), reached, tries=2)
     assert [next(made) for _ in range(6)] == [(number, number * number) for number in range(6)]
     assert (tmp_path / "died").exists()
-    with pytest.raises(StorageError, match="Workers died 2 times while they were at number 6"):
+    with pytest.raises(StorageError, match="Workers died 2 times while they worked on number 6"):
         next(made)
 
 

@@ -108,5 +108,5 @@ def test_features_do_not_go_with_a_folder_of_images(tmp_path, drawn, command):
     code, _, told = visterm(tmp_path, command, *run, drawn / "first", "photos", *given)
     assert code == 2
     assert (
-        "photos is not a features folder" if command != "annotate" else "is a features folder, which stands alone"
+        "photos is not a features folder" if command != "annotate" else "is a features folder, which cannot be combined"
     ) in told

@@ -112,7 +112,10 @@ def test_tags_of_photos_alike_that_nobody_writes_together_are_found():
     # Half of the photos are of the sea, with "sea" or "meer"; half of these have "wave" as well, beside either.
     lists = [["sea", "wave"], ["sea"], ["meer", "wave"], ["meer"]] * 5 + [["cow"], ["kuh"]] * 10
     pairs = by_photos(lists)
-    assert [(pair.first, pair.second, pair.how) for pair in pairs] == [(0, 1, SIMILAR_IMAGES), (3, 4, SIMILAR_IMAGES)]
+    assert [(pair.first, pair.second, pair.reason) for pair in pairs] == [
+        (0, 1, SIMILAR_IMAGES),
+        (3, 4, SIMILAR_IMAGES),
+    ]
 
 
 def test_tags_that_stand_together_or_are_too_rare_to_do_so_are_not():
@@ -128,7 +131,7 @@ def test_spellings_of_a_word_are_looked_at_together():
     lists = [["sea"], ["sea"], ["wave"], ["wave"]] * 5 + [["meer", "wave"]] + [["cow"]] * 20
     assert [pair[:2] for pair in by_photos(lists)] == [(0, 2)]
     plurals = [[tag.replace("meer", "seas") for tag in tags] for tags in lists]
-    assert [pair.how for pair in by_photos(plurals, ("sea", "seas", "wave", "cow", "kuh"))] == [PLURAL]
+    assert [pair.reason for pair in by_photos(plurals, ("sea", "seas", "wave", "cow", "kuh"))] == [PLURAL]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

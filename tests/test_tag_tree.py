@@ -224,7 +224,7 @@ def test_judged_photos_are_completed_and_paths_are_understood(tagger):
     corpus = Corpus.of(images, [str(i) for i in range(16)], [[PATHS[tag] for tag in those] for those in tags])
     found = evaluate_taggers([tagger], corpus, ["p@1", "map", "hp@1", "hf1@6"])
     assert found.mean("hp@1") > 0.9
-    assert found.unknown == 0
+    assert found.n_unknown == 0
     assert found.Y.sum() == 4 * (3 + 3 + 2 + 1)
     assert found.mean("map") > 0.9
 

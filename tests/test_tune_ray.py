@@ -36,7 +36,7 @@ def no_engine(monkeypatch):
         pytest.fail("an engine was started")
         yield
 
-    monkeypatch.setattr("visterm.cluster.running_engine", refused)
+    monkeypatch.setattr("visterm.cluster.running_cluster", refused)
 
 
 HOW = ("grid", "n_random", "metric", "executor", "say", "progress")

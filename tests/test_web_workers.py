@@ -355,7 +355,7 @@ def test_limits_hold_for_the_sum_of_all_processes():
         second.forget(0)  # the process of the first was killed
         bodies[1].add(200)
         with works[1].slot():
-            assert works[1].refused.total == 2
+            assert works[1].n_refused.total == 2
         for work in works:
             work.close()
 

@@ -195,8 +195,8 @@ def test_tags_are_joined_by_name_and_others_by_the_nearest_vector():
     ours = np.array([[1, 0], [0, 1], [0, 0]], np.float32)
     theirs = np.array([[0, 1], [0.9, 0.1], [-1, -1], [0, 0]], np.float32)
     joined = join_near(["Dog", "house", "x"], ["dog", "hound", "sea", "y"], ours, theirs)
-    assert joined.ours.tolist() == [0, 0, -1, -1]  # the name counts for more than the vector
-    assert joined.by_name.tolist() == [True, False, False, False]
+    assert joined.run_columns.tolist() == [0, 0, -1, -1]  # the name counts for more than the vector
+    assert joined.is_by_name.tolist() == [True, False, False, False]
     with pytest.raises(ShapeError, match="source has 1 tags, but 3 vectors"):
         join_near(["Dog"], ["dog"], ours, theirs[:1])
 

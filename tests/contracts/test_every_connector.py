@@ -113,7 +113,7 @@ def everything(library, fake, photos):
         library.preview(photos[0]),
         library.add(pairs),
         library.existing(pairs),
-        library.take(pairs[:5]),
+        library.remove(pairs[:5]),
         library.existing(pairs),
         held(fake, photos),
         set(shown(read(library, mark)[0])) >= set(photos[:8]),
@@ -245,10 +245,10 @@ def test_tags_are_written_once_and_taken_once(fake):
         assert library.existing([*pairs, *others]) == {pair[:2] for pair in pairs}
     assert shown(read(library)[0]) == held(fake, photos)
     for _ in range(2):
-        assert library.take(pairs) == []
+        assert library.remove(pairs) == []
     assert library.existing(pairs) == set()
     assert held(fake, photos) == persons
-    assert library.add([]) == library.take([]) == []
+    assert library.add([]) == library.remove([]) == []
     assert library.existing([]) == set()
 
 
@@ -332,7 +332,7 @@ def test_failures_that_stay_are_errors(fake, fault):
     library = connected(fake, retries=2)
     pairs = [PhotoTag(photos[0], fake.ours[0])]
     for call in (library.check, library.count, lambda: list(library.ids()), lambda: read(library),
-                 lambda: library.preview(photos[0]), lambda: library.add(pairs), lambda: library.take(pairs),
+                 lambda: library.preview(photos[0]), lambda: library.add(pairs), lambda: library.remove(pairs),
                  lambda: library.existing(pairs)):  # fmt: skip
         with pytest.raises(ServiceError) as raised:
             call()
@@ -507,7 +507,8 @@ def test_answers_of_any_kind_are_taken_or_refused(fake, seed):
     library = connected(fake, retries=0)
     pairs = [PhotoTag(photo, "sky") for photo in photos]
     for call in (library.check, library.count, lambda: list(library.ids()), lambda: read(library),
-                 lambda: library.add(pairs), lambda: library.take(pairs), lambda: library.existing(pairs)):  # fmt: skip
+                 lambda: library.add(pairs), lambda: library.remove(pairs),
+                 lambda: library.existing(pairs)):  # fmt: skip
         with suppress(VistermError):
             call()
     assert not [each for each in fake.traffic if ".." in each["path"]], "nothing of an answer leads elsewhere"

@@ -103,14 +103,14 @@ def annotate(
     tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
-    pieces = annotation_pieces.find(tagger.encoder, images)
+    source = annotation_pieces.find(tagger.encoder, images)
     not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
     limits = annotating.TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
     executor = options.executor_of(ray)
     if out is not None:
         start = time.monotonic()
         skipped_file = out / feature_folder.SKIPPED
-        report = annotation_job.annotate_into(out, tagger, pieces, limits, executor=executor, progress=Bars())
+        report = annotation_job.annotate_into(out, tagger, source, limits, executor=executor, progress=Bars())
         seconds = time.monotonic() - start
         if json:
             speed = {"seconds": seconds, "images_per_second": report.new / seconds}
@@ -122,7 +122,7 @@ def annotate(
         raise typer.Exit(say_skipped(persist.read_skipped(skipped_file), skipped_file))
 
     skipped: list[Skipped] = []
-    for item in annotation_job.annotate_found(tagger, pieces, limits, executor=executor, say=say, progress=Bars()):
+    for item in annotation_job.annotate_found(tagger, source, limits, executor=executor, say=say, progress=Bars()):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif json:
@@ -151,7 +151,7 @@ EXPLAIN_EXAMPLES = (
     ("visterm explain run photo.jpg beach --json", "all shares"),
 )
 
-MAX_SHOWN = 5  # Maximum number of features, and of places, in the tables; JSON has all
+MAX_ROWS = 5  # Maximum number of features, and of places, in the tables; JSON has all
 
 
 def explain(
@@ -184,33 +184,32 @@ def explain(
     rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
     show(f"{explanation.image}: {explanation.tag}: score {explanation.score:.3f}, {rank}")
     show(f"explained by {', '.join(explanation.explained_by)}")
-    if explanation.no_heat:
-        show(f"no heat map: {explanation.no_heat}")
+    if explanation.no_heat_map_reason:
+        show(f"no heat map: {explanation.no_heat_map_reason}")
     rows = []
-    if not explanation.no_heat:
+    if not explanation.no_heat_map_reason:
         share_of_places = sum(cell.share for cell in explanation.places)
-        rows = [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{share_of_places:+.4f}"]]
+        places = f"all {len(explanation.places):,} {explanation.place_noun}s of the picture"
+        rows = [[places, f"{share_of_places:+.4f}"]]
 
     rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in explanation.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])
-    features = [
-        [str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in explanation.features[:MAX_SHOWN]
-    ]
+    features = [[str(item.index), f"{item.share:+.4f}", str(item.places)] for item in explanation.features[:MAX_ROWS]]
     show("")
-    if explanation.no_heat:
-        table([row[:2] for row in features], [explanation.feature, "share"])
+    if explanation.no_heat_map_reason:
+        table([row[:2] for row in features], [explanation.feature_noun, "share"])
         return
 
-    table(features, [explanation.feature, "share", f"{explanation.place}s"])
+    table(features, [explanation.feature_noun, "share", f"{explanation.place_noun}s"])
     show("")
-    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MAX_SHOWN]
+    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MAX_ROWS]
     table(
         [
             [*(f"{side:.0f}" for side in (cell.left, cell.top, cell.right, cell.bottom)), f"{cell.share:+.4f}"]
             for cell in strongest
         ],
-        ["left", "top", "right", "bottom", f"share of the {explanation.place}"],
+        ["left", "top", "right", "bottom", f"share of the {explanation.place_noun}"],
     )
 
 

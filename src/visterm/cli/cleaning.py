@@ -54,17 +54,17 @@ def duplicates(
     their groups come last, and you choose. Searches don't find hidden photos; their files stay.
     """
     stored = stored_catalogues.StoredCatalogue.open(catalogue)
-    groups = duplicate_photos.find_duplicates(stored, progress=Bars())
+    results = duplicate_photos.find_duplicates(stored, progress=Bars())
     if keep is not None:
         rule, folder = (keep, "") if keep in duplicate_photos.KEEPER_RULES else ("folder", keep)
-        kept_groups = groups.kept_by(rule, stored.tags.held(), folder)
-        if groups.groups and not kept_groups:
+        kept_groups = results.kept_by(rule, stored.tags.held(), folder)
+        if results.groups and not kept_groups:
             raise UserError(
                 f"--keep is {keep!r}; expected largest, oldest, most tags, or a folder that has one of these photos."
             )
-        groups = groups._replace(groups=kept_groups)
+        results = results._replace(groups=kept_groups)
 
-    for group in groups.groups:
+    for group in results.groups:
         if json:
             emit(group.as_dict())
             continue
@@ -73,28 +73,28 @@ def duplicates(
             difference = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
             show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {difference}")
 
-    for similar in groups.alike:
+    for similar in results.alike:
         if json:
             emit(similar.as_dict())
             continue
         for number, image in enumerate(similar.images):
             show(f"{'' if number else similar.kind:11}  {image.name}  {image.width} x {image.height}")
 
-    n_copies = sum(len(group.copies) for group in groups.groups)
-    n_groups = count_of(len(groups.groups), "group")
+    n_copies = sum(len(group.copies) for group in results.groups)
+    n_groups = count_of(len(results.groups), "group")
     summary = f"{n_groups}, {count_of(n_copies, 'photo')} that you need not keep; nothing was deleted."
-    say(summary if groups.groups else "No photos look the same.")
-    if groups.alike:
-        n_similar = count_of(len(groups.alike), "group")
+    say(summary if results.groups else "No photos look the same.")
+    if results.alike:
+        n_similar = count_of(len(results.alike), "group")
         say(f"{n_similar} of shots of a series or screenshots, which look similar but are not copies.")
-    if hide and groups.groups:
-        choices = [steps.Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in groups.groups]
+    if hide and results.groups:
+        choices = [steps.Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in results.groups]
         steps.keep_one_of_each(visterm.Catalogue.load(catalogue), choices)
         say(f"{count_of(n_copies, 'photo')} hidden. To see them again: Undo, on the page /duplicates.")
 
-    for item in groups.skipped:
+    for item in results.skipped:
         say(f"Not compared: {item.image}: {item.reason}")
-    raise typer.Exit(3 if groups.skipped else 0)
+    raise typer.Exit(3 if results.skipped else 0)
 
 
 MISTAKES_EXAMPLES = (
@@ -130,26 +130,26 @@ def mistakes(
     opened.look_for_mistakes(progress=Bars())
     missing, wrong = (opened.mistakes(k, kind=kind) or [] for kind in KINDS)
     n_missing = min(len(missing), max((k + 1) // 2, k - len(wrong)))
-    probable = [*missing[:n_missing], *wrong[: k - n_missing]]
+    listed_mistakes = [*missing[:n_missing], *wrong[: k - n_missing]]
     if out is not None and out.suffix.lower() == ".html":
-        _write_sheet(out, catalogue, opened, probable)
+        _write_sheet(out, catalogue, opened, listed_mistakes)
     elif out is not None:
         rows = [
             [m.image, m.tag, m.kind, *("" if v is None else f"{v:.4f}" for v in (m.chance, m.low, m.high)), m.reason]
-            for m in probable
+            for m in listed_mistakes
         ]
         relations.write_pairs(out, ("image", "tag", "kind", "chance", "low", "high", "reason"), rows)
-        say(f"{count_of(len(probable), 'probable mistake')} written to {out}")
+        say(f"{count_of(len(listed_mistakes), 'probable mistake')} written to {out}")
 
     rows = []
-    for m in probable:
+    for m in listed_mistakes:
         implied = f" (so {', '.join(m.follows)}, too)" if m.follows else ""
         rows.append([*_chance_in_words(m), m.kind, m.tag + implied, m.image])
 
     header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
-    objects = (mistake.as_dict() for mistake in probable)
-    none = stored_mistakes.why_no_mistakes(opened.stored) or "No tag stands out as missing or wrong."
-    show_all(objects, rows, header, json=json, out=out, empty_note=none)
+    objects = (mistake.as_dict() for mistake in listed_mistakes)
+    empty_note = stored_mistakes.why_no_mistakes(opened.stored) or "No tag stands out as missing or wrong."
+    show_all(objects, rows, header, json=json, out=out, empty_note=empty_note)
 
 
 def _chance_in_words(mistake: Mistake) -> tuple[str, str]:

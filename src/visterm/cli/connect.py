@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from visterm.store.connected import ProgramConnection
 
 
-TAGS_NOT_KEPT = 4  # Exit code of --check if the server does not keep the tags
+TAGS_NOT_KEPT_CODE = 4  # Exit code of --check if the server does not keep the tags
 
 EXAMPLES = (
     ("visterm connect immich http://nas:2283 --key-file key --check", "what does this server keep?"),
@@ -52,7 +52,7 @@ KeyFile = Annotated[
         metavar="FILE",
     ),
 ]
-TAGS_LOST_OR_LEFT = 4  # Exit code of a sync if the server lost tags, and of --undo if some tags could not be removed
+TAGS_LOST_OR_LEFT_CODE = 4  # Of a sync if the server lost tags, and of --undo if some could not be removed
 
 
 def connect(
@@ -91,7 +91,7 @@ def connect(
         lines, is_kept = connecting.try_server(library)
         for line in lines:
             show(line)
-        raise typer.Exit(0 if is_kept else TAGS_NOT_KEPT)
+        raise typer.Exit(0 if is_kept else TAGS_NOT_KEPT_CODE)
 
     if out is None:
         raise UserError("Missing catalogue folder: pass -o CATALOGUE (or --check to try the server first).")
@@ -107,7 +107,7 @@ def connect(
     say_unusable(pulled.unusable)
     say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
     if n_young := catalogue.stored.connected.count_not_ready():
-        say(syncing.young_photos(library.title, n_young))
+        say(syncing.recent_photos_remark(library.title, n_young))
     say(f"Next: visterm sync {out} --dry-run")
     raise typer.Exit(say_skipped(pulled.skipped))
 
@@ -182,14 +182,15 @@ def sync(
         raise UserError("--every runs until you stop it; --dry-run and --undo run once. Leave one out.")
 
     if persist.folder_kind(catalogue) != "catalogue":
-        raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {syncing.MAKE_ONE}")
+        problem = f"There is no catalogue at {catalogue} that is connected to a library."
+        raise StorageError(f"{problem} {syncing.CONNECT_ADVICE}")
     opened = visterm.Catalogue.load(catalogue)
     connection = _reconnect(opened, url, key_file)
     printer = RoundPrinter(connection.title, json=json, dry_run=dry_run)
     if undo:
         pushed = syncing.undo(opened, syncing.library_of(connection, say), dry_run=dry_run, progress=Bars())
         printer.undo(pushed, catalogue)
-        raise typer.Exit(TAGS_LOST_OR_LEFT if pushed.refused or pushed.waiting else 0)
+        raise typer.Exit(TAGS_LOST_OR_LEFT_CODE if pushed.refused or pushed.waiting else 0)
 
     old_settings = syncing.PushSettings(**connection.settings)
     settings = old_settings.changed(connection.kind, parent=parent, precision=precision, k=k)
@@ -210,7 +211,7 @@ def sync(
         return
     result = syncing.sync(opened, syncing.library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
     printer.round(result, settings.precision)
-    lost_code = TAGS_LOST_OR_LEFT if result.pushed.reasons[push.LOST_REASON] else 0
+    lost_code = TAGS_LOST_OR_LEFT_CODE if result.pushed.reasons[push.LOST_REASON] else 0
     raise typer.Exit(say_skipped(result.pulled.skipped) or lost_code)
 
 
@@ -318,7 +319,7 @@ def serve_rounds(work: Callable[[], SyncRound], seconds: float, printer: RoundPr
     old_handler = signal.signal(signal.SIGTERM, stop)
     try:
         while True:
-            start, started = time.monotonic(), datetime.now().astimezone()
+            start, began_at = time.monotonic(), datetime.now().astimezone()
             result: SyncRound | ServiceError | StorageError
             try:
                 result = work()
@@ -326,15 +327,14 @@ def serve_rounds(work: Callable[[], SyncRound], seconds: float, printer: RoundPr
                 result = error
             wait = max(0.0, start + seconds - time.monotonic())
             next_start = datetime.now().astimezone() + timedelta(seconds=wait)
-            next_at = (
-                f"{next_start:%H:%M %Z}" if next_start.date() == started.date() else f"{next_start:%Y-%m-%d %H:%M %Z}"
-            )
+            same_day = next_start.date() == began_at.date()
+            next_at = f"{next_start:%H:%M %Z}" if same_day else f"{next_start:%Y-%m-%d %H:%M %Z}"
             if isinstance(result, Exception):
-                say(f"{started:%Y-%m-%d %H:%M %Z} {result} Next try at {next_at}.")
+                say(f"{began_at:%Y-%m-%d %H:%M %Z} {result} Next try at {next_at}.")
             else:
                 remarks = [remark.rstrip(".") for remark in result.remarks]
-                say(f"{started:%Y-%m-%d %H:%M %Z} {'; '.join([result.line(), *remarks])}; next round at {next_at}")
-                times = {"at": started.isoformat(timespec="seconds"), "next": next_start.isoformat(timespec="seconds")}
+                say(f"{began_at:%Y-%m-%d %H:%M %Z} {'; '.join([result.line(), *remarks])}; next round at {next_at}")
+                times = {"at": began_at.isoformat(timespec="seconds"), "next": next_start.isoformat(timespec="seconds")}
                 printer.show(result.pushed, result.as_dict(), **times)
             time.sleep(wait)
     except KeyboardInterrupt:

@@ -32,7 +32,7 @@ BAND_INTERVAL = "tag_r@5"  # The only measure of bands that is printed with an i
 
 def evaluate(
     run: options.Run,
-    images: options.ImagesOrSeveral = None,
+    images: options.ImagesOrFeatureFolders = None,
     tags: options.TagFile = "auto",
     tag_rules: options.TagRulesFile = None,
     map_: Annotated[
@@ -79,7 +79,7 @@ def evaluate(
     tags that all know.
     """
     request = evaluate_run.EvaluateRequest(
-        runs=[run, *(against or [])], images=fit_input.one_or_features(images), tags=tags, tag_rules=tag_rules,
+        runs=[run, *(against or [])], images=fit_input.single_or_features(images), tags=tags, tag_rules=tag_rules,
         map=map_, metrics=metrics, bands=report is not None and queries is None, precision=precision,
         queries=queries, report=report, intervals=not json,
     )  # fmt: skip

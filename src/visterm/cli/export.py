@@ -141,21 +141,21 @@ def _export_to_files(
 ) -> tuple[list[Skipped], Counter[str]]:
     """Write tags next to photos or into them, or undo that; return the skipped photos, and counts."""
     target = writing.make_target(to, keep_originals=keep_originals)
-    opened = sources.open_source(source, images, into_files=not undo)
-    notes = opened.notes(target.name)
+    tag_source = sources.open_source(source, images, into_files=not undo)
+    notes = tag_source.notes(target.name)
     skipped: list[Skipped] = []
     counts: Counter[str] = Counter()
     if undo:
-        items = _count_items(opened.written(target.name), skipped, counts)
+        items = _count_items(tag_source.written(target.name), skipped, counts)
         changes = writing.undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
     else:
-        items = _count_items(opened.items(limits, Bars()), skipped, counts)
-        run, parents = opened.tagger.fingerprint, export_items.Parents.of_run(opened.tagger)
+        items = _count_items(tag_source.items(limits, Bars()), skipped, counts)
+        run, parents = tag_source.tagger.fingerprint, export_items.Parents.of_run(tag_source.tagger)
         changes = writing.export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
 
     _show_changes(changes, skipped, counts, json=json, dry_run=dry_run, undo=undo)
     if to in writing.PROFILES and not dry_run and not undo:
-        say(writing.PROFILES[to].then)
+        say(writing.PROFILES[to].next_step)
     return skipped, counts
 
 
@@ -163,15 +163,15 @@ def _export_to_table(
     source: Path, images: Path | None, to: str, limits: sources.Limits, out: Path | None, *, json: bool
 ) -> tuple[list[Skipped], Counter[str]]:
     """Write a table or a data set, or show it if `out` is None; return the skipped photos, and counts."""
-    opened = sources.open_source(source, images)
+    tag_source = sources.open_source(source, images)
     skipped: list[Skipped] = []
     counts: Counter[str] = Counter()
-    source_items = opened.items(limits, Bars())
+    source_items = tag_source.items(limits, Bars())
     items = _count_items(
         tables.only_pictures(source_items) if to in tables.DATASETS else source_items, skipped, counts, tags=True
     )
     if to not in tables.DATASETS:
-        text = tables.table_of(items, to, run=opened.tagger.fingerprint)
+        text = tables.table_of(items, to, run=tag_source.tagger.fingerprint)
         if out is not None:
             tables.write_table(out, text)
         for line in text.splitlines() if out is None and (to != tables.CSV or not json) else ():

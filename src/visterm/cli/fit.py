@@ -108,7 +108,7 @@ def fit(
     overwrite = options.may_replace(out, overwrite, "run")
 
     request = fit_request.FitRequest(
-        images=fit_input.one_or_features(images), tags=None if queries is not None and tags == "auto" else tags,
+        images=fit_input.single_or_features(images), tags=None if queries is not None and tags == "auto" else tags,
         queries=queries, tag_rules=tag_rules, encoder=encoder,
         encoder_params=options.settings(encoder_set, "--encoder-set"),
         model=model, model_params=options.settings(set_, "--set"), word_vectors=word_vectors, words=words or (),
@@ -163,8 +163,8 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     params = context.params
     opened = visterm.Catalogue.load(catalogue)
     settings = {"full": params["full"], "min_count": params["min_count"]}
-    if not_learned := learning.left_out(opened.tagger, opened.stored, **settings):
-        say(not_learned)
+    if remark := learning.left_out_remark(opened.tagger, opened.stored, **settings):
+        say(remark)
     learned = opened.learn(**settings, progress=Bars(lines=False))
     if params["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})

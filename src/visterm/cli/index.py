@@ -178,7 +178,7 @@ def watch(
     """
     seconds = options.seconds_of(poll, "--poll")
     opened = visterm.Catalogue.load(catalogue)
-    watched = watched_folders.folders_to_watch(opened.stored, folders or ())
+    watched_paths = watched_folders.folders_to_watch(opened.stored, folders or ())
     source = tags or watched_folders.tags_as_indexed(opened.stored)
     stop = folder_changes.Stop()
 
@@ -189,9 +189,9 @@ def watch(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     source_note = f", with tags from {source}" if source else ""
-    say(f"Watching {', '.join(watched)}{source_note}. Ctrl-C ends it.")
+    say(f"Watching {', '.join(watched_paths)}{source_note}. Ctrl-C ends it.")
     watcher = watched_folders.FolderWatcher(
-        opened, watched, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False)
+        opened, watched_paths, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False)
     )
     for folder, result in watcher.rounds():
         for remark in result.remarks if folder else ():
@@ -215,8 +215,8 @@ def map(catalogue: options.CatalogueFolder) -> None:
     The page shows it: visterm serve CATALOGUE, then /map. It needs the extra `map` (umap-learn). Photos that you add
     later are placed by their neighbours, so that the map stays as you know it.
     """
-    places = photo_map.draw_map(visterm.Catalogue.load(catalogue), progress=Bars())
-    if places is None:
+    drawn_map = photo_map.draw_map(visterm.Catalogue.load(catalogue), progress=Bars())
+    if drawn_map is None:
         say("The map was cancelled. Start again to go on.")
         raise typer.Exit(1)
-    say(f"{count_of(len(places.ids), 'photo')} on the map.")
+    say(f"{count_of(len(drawn_map.ids), 'photo')} on the map.")

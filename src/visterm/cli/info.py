@@ -172,9 +172,9 @@ def encoders(
         raise UserError("Expected no arguments, which lists all encoders, or: visterm encoders get NAME")
     if action == "get":
         for row in [named.network_named(name) for name in names or []]:
-            places = hub.fetch_network(row, say=say)
+            file_paths = hub.fetch_network(row, say=say)
             if json:
-                emit({"name": row.name, "licence": row.licence, "files": places})
+                emit({"name": row.name, "licence": row.licence, "files": file_paths})
         return
 
     _list(ENCODERS, json)

@@ -55,7 +55,7 @@ ImagesOrNone = Annotated[
         parser=as_path,
     ),
 ]
-ImagesOrSeveral = Annotated[
+ImagesOrFeatureFolders = Annotated[
     list[Path] | None,
     argument(
         help="A folder of photos, or one or more folders of features written by `visterm encode`. Leave it out if the "

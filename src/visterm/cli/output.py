@@ -51,8 +51,8 @@ def at_a_terminal() -> bool:
 
 def emit(value: JsonObject) -> None:
     """Print a JSON object as one line, in ASCII if standard output is not UTF-8."""
-    utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
-    print(printable_json(json_text(value, ascii_only=not utf8)), flush=True)
+    is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    print(printable_json(json_text(value, ascii_only=not is_utf8)), flush=True)
 
 
 def show(line: str) -> None:
@@ -138,8 +138,8 @@ def say_skipped(skipped: Sequence[Skipped], listed_in: Path | None = None) -> in
         "folder" if item.reason.startswith(CLOSED) else "tag file" if item.reason.startswith(NO_TAGS) else "photo"
         for item in skipped
     ]
-    others = [item for item, noun in zip(skipped, nouns, strict=True) if noun != "photo"]
-    for item in skipped if listed_in is None else others[:_MAX_PRINTED]:
+    other_items = [item for item, noun in zip(skipped, nouns, strict=True) if noun != "photo"]
+    for item in skipped if listed_in is None else other_items[:_MAX_PRINTED]:
         say(f"Skipped {item.image}: {item.reason}")
     reasons = Counter(_CATEGORY_END.split(item.reason, maxsplit=1)[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))

@@ -33,7 +33,7 @@ EXAMPLES = (
     ("visterm search catalogue --from 2024 -k 0 --sort taken", "all photos since 2024, the newest first"),
 )
 search_option = partial(typer.Option, rich_help_panel="Search", show_default=False)
-among_option = partial(typer.Option, rich_help_panel="Which photos", show_default=False)
+filter_option = partial(typer.Option, rich_help_panel="Which photos", show_default=False)
 
 
 def search(
@@ -66,12 +66,12 @@ def search(
     ] = None,
     tag: Annotated[
         list[str] | None,
-        among_option(help="With this tag, given or accepted. Repeat for more.", autocompletion=one_tag),
+        filter_option(help="With this tag, given or accepted. Repeat for more.", autocompletion=one_tag),
     ] = None,
     from_: Annotated[
-        str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")
+        str | None, filter_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")
     ] = None,
-    to: Annotated[str | None, among_option(help="Taken on this date or earlier.")] = None,
+    to: Annotated[str | None, filter_option(help="Taken on this date or earlier.")] = None,
     json: options.Json = False,
 ) -> None:
     """Find photos by words, a similar photo, or filters.
@@ -100,8 +100,8 @@ def search(
     if json:
         _emit_hits(request, answer)
     else:
-        in_order = result.hits if request.sort in filters.COLUMNS else by_confidence(result.hits)
-        _show_hits(in_order, scores=request.like is not None)
+        sorted_hits = result.hits if request.sort in filters.COLUMNS else by_confidence(result.hits)
+        _show_hits(sorted_hits, scores=request.like is not None)
     for line in answer.unknown_filters:
         say(line)
     if not (result.hits or answer.unknown_filters):  # an empty output could look like a failed search

@@ -188,8 +188,8 @@ def _add_words(run: Path, file: Path, *, json: bool) -> None:
     report = dictionary.add_to_dictionary(run, text_files.read_words(file))
     if json:
         emit(report._asdict())
-    if report.there:
-        say(f"In the dictionary already: {', '.join(report.there)}")
-    if report.without:
-        say(f"Without a vector, not added: {', '.join(report.without)}")
+    if report.known:
+        say(f"In the dictionary already: {', '.join(report.known)}")
+    if report.without_vector:
+        say(f"Without a vector, not added: {', '.join(report.without_vector)}")
     say(f"Added {count_of(len(report.added), 'word')} without training images to {run}")

@@ -26,24 +26,24 @@ from visterm.core.wording import count_of
 P = TypeVar("P")
 R = TypeVar("R")
 
-LOCAL = "local"  # Starts a Ray engine on this machine for the duration of the job
+LOCAL = "local"  # Starts a Ray cluster on this machine for the duration of the job
 CONNECT_TIMEOUT_SECONDS = 5.0
-STORE_BYTES = 512 * 2**20  # Shared memory of an engine on this machine
+STORE_BYTES = 512 * 2**20  # Shared memory of a cluster on this machine
 MISSING_RAY = "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
 
 MAX_TASKS = 20_000
-"""Maximum number of Ray tasks per job. More parts are grouped, because each task has an overhead."""
+"""Maximum number of Ray tasks per job. If there are more parts, they are grouped, because each task has an overhead."""
 
-TASKS_PER_ACTOR = 2  # Queued tasks per actor: it never waits for the next task, and loses few if it dies
+TASKS_PER_ACTOR = 2  # Queued tasks per actor: enough that it never waits, and few that are lost if it dies
 MAX_TRIES = 5  # Attempts per part, as a part may kill its workers every time
 
 
 class RayExecutor(Executor):
-    """Runs parts on the workers of a Ray engine; see `visterm.core.executor.Executor`.
+    """Runs parts on the workers of a Ray cluster; see `visterm.core.executor.Executor`.
 
-    The address "local" starts an engine on this machine for each job; "auto" and "HOST:PORT" connect to an engine that
+    The address "local" starts a cluster on this machine for each job; "auto" and "HOST:PORT" connect to a cluster that
     was started with ``ray start``. Ray is imported when a job runs. At most `n_jobs` workers are used; None: one per
-    processor. Raises MissingExtraError if Ray is not installed, UserError if there is no engine at the address.
+    processor. Raises MissingExtraError if Ray is not installed, UserError if there is no cluster at the address.
     """
 
     remote = True
@@ -56,14 +56,14 @@ class RayExecutor(Executor):
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Process all parts of a job, and yield the results in the order of the parts."""
-        with running_engine(self.address, self.n_jobs) as n_workers:
+        with running_cluster(self.address, self.n_jobs) as n_workers:
             for part, (_, result) in zip(parts, results_of(job, parts, n_workers), strict=True):
                 progress.advance(job.size_of(part))
                 yield result
 
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
         """Process all parts of a job, and call ``finished(part_number, result)`` as each part ends."""
-        with running_engine(self.address, self.n_jobs) as n_workers:
+        with running_cluster(self.address, self.n_jobs) as n_workers:
             for number, result in results_of(job, parts, n_workers, ordered=False):
                 finished(number, result)
 
@@ -71,7 +71,7 @@ class RayExecutor(Executor):
 def results_of(
     job: Job[P, R], parts: Sequence[P], n_workers: int, *, ordered: bool = True, tries: int = MAX_TRIES
 ) -> Iterator[tuple[int, R]]:
-    """Process parts of a job on the workers of the connected engine, and yield (part number, result) for each part.
+    """Process parts of a job on the workers of the connected cluster, and yield (part number, result) for each part.
 
     Results come in the order of the parts if `ordered`, otherwise as parts end. Up to `n_workers` actors with one
     thread each are started. If an actor dies with its worker or machine, Ray Data restarts it elsewhere, and its parts
@@ -99,7 +99,7 @@ def results_of(
     for batch in dataset.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
         for number, pickled in zip(batch["number"].tolist(), batch["result"], strict=True):
             if number not in missing or (ordered and number != next(iter(missing))):
-                raise StorageError(f"Part {number} of the job came twice or out of turn. Run the same command again.")
+                raise StorageError(f"Part {number} of the job came twice or out of order. Run the same command again.")
             del missing[number]
             result, error, trace = ray.cloudpickle.loads(pickled)
             if error is not None:
@@ -116,8 +116,9 @@ def results_of(
 class _PartWorker:
     """The code of an actor. It calls `Job.begin` with its first part, so that errors of `begin` are returned, too."""
 
-    def __init__(self, job: list[object], counter: Any, tries: int) -> None:
-        self._ref, self._counter, self._tries = job, counter, tries
+    def __init__(self, job_ref: list[object], counter: Any, tries: int) -> None:
+        # A list with one reference: Ray would replace a reference that is not in a list by its object
+        self._job_ref, self._counter, self._tries = job_ref, counter, tries
         self._job: Job[object, object] | None = None
         self._work: Callable[[object], object] | None = None
 
@@ -132,11 +133,11 @@ class _PartWorker:
 
     def _result(self, number: int, pickled: bytes) -> object:
         ray = load_ray()
-        job: Job[object, object] = self._job or ray.get(self._ref[0])
+        job: Job[object, object] = self._job or ray.get(self._job_ref[0])
         self._job, part = job, ray.cloudpickle.loads(pickled)
         if ray.get(self._counter.begin.remote(number)) > self._tries:
             raise StorageError(
-                f"Workers died {self._tries} times while they were at {job.name_of(part)}.",
+                f"Workers died {self._tries} times while they worked on {job.name_of(part)}.",
                 advice="They may have run out of memory, or a file breaks the program: run it without Ray to see.",
             )
         if self._work is None:
@@ -168,13 +169,13 @@ def pickled_error(error: Exception) -> bytes:
 
 
 @contextmanager
-def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
-    """Connect to the engine at an address, or start one on this machine, and yield the number of workers to use.
+def running_cluster(address: str, n_jobs: int | None = None) -> Iterator[int]:
+    """Connect to the cluster at an address, or start one on this machine, and yield the number of workers to use.
 
-    "auto" and "HOST:PORT" connect to an engine that was started with ``ray start``. At most `n_jobs` workers are used;
-    None: one per processor. The connection is closed at the end; if this process was already connected to an engine,
+    "auto" and "HOST:PORT" connect to a cluster that was started with ``ray start``. At most `n_jobs` workers are used;
+    None: one per processor. The connection is closed at the end; if this process was already connected to a cluster,
     that connection is used and left open. Raises MissingExtraError if Ray is not installed; UserError if there is no
-    engine at the address.
+    cluster at the address.
     """
     ray = load_ray()
     must_connect = not ray.is_initialized()
@@ -191,7 +192,7 @@ def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
         n_cpus = int(ray.cluster_resources().get("CPU", 0))
         if n_cpus < 1:
             advice = "Start its nodes with some: ray start --num-cpus N"
-            raise UserError(f"The Ray engine at '{address}' has no free processor.", setting="ray", advice=advice)
+            raise UserError(f"The Ray cluster at '{address}' has no free processor.", setting="ray", advice=advice)
         yield n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs))
     finally:
         if must_connect:
@@ -223,7 +224,7 @@ def load_ray_data() -> Any:
 
 
 def _connect(ray: ModuleType, address: str, n_jobs: int | None) -> None:
-    """Connect to the engine at an address, or start one."""
+    """Connect to the cluster at an address, or start one."""
     options = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
         limits = {"num_cpus": resolve_jobs(n_jobs), "object_store_memory": STORE_BYTES, "include_dashboard": False}
@@ -238,7 +239,7 @@ def _connect(ray: ModuleType, address: str, n_jobs: int | None) -> None:
             ray.init(address, **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
-            f"There is no Ray engine at '{address}' ({str(error).splitlines()[0]}).", setting="ray", value=address,
+            f"There is no Ray cluster at '{address}' ({str(error).splitlines()[0]}).", setting="ray", value=address,
             advice=f"Start one with 'ray start --head' and pass its HOST:PORT, or '{LOCAL}' to use this machine alone.",
         ) from error  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from visterm.connectors.contract import PhotoTag, RemoteLibrary
 from visterm.connectors.passes import write
-from visterm.connectors.pull import PREVIEWS, PeopleTags, PullResult, fetch_previews, preview_file, read_changes
+from visterm.connectors.pull import PREVIEWS, PeopleTagFilter, PullResult, fetch_previews, preview_file, read_changes
 from visterm.connectors.sync import PushSettings, connection_of, pull
 from visterm.core.errors import DataError, ServiceError, StorageError
 from visterm.core.persist import check_target, folder_kind
@@ -35,8 +35,8 @@ CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
 """Names in the working folder next to the catalogue: the unfinished catalogue, the photos read so far, and the lock."""
 PHOTOS_PER_QUERY = 10_000
 TEST_TAG = "check"
-MAX_FOLDERS = 5  # Test at most this many external libraries
-MAX_PAGES = 10  # Look for test photos in at most this many pages
+MAX_FOLDERS = 5  # Maximum number of external libraries to test
+MAX_PAGES = 10  # Maximum number of pages in which to look for test photos
 
 
 def connect(
@@ -124,7 +124,7 @@ def _fit_tagger(
     connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
 ) -> Tagger:
     """Fit a run on the photos that people tagged, or on all photos if the request has words."""
-    people = PeopleTags(connected, Counter(), Vocabulary([]))
+    people_filter = PeopleTagFilter(connected, Counter(), Vocabulary([]))
     images: list[str] = []
     tags: list[list[str]] = []
     after = 0
@@ -132,7 +132,7 @@ def _fit_tagger(
     while photos := connected.fetched(PHOTOS_PER_QUERY, after=after):
         after = photos[-1].id
         for photo in photos:
-            photo_tags = people.of(photo.id, photo.tags)
+            photo_tags = people_filter.of(photo.id, photo.tags)
             if photo_tags or request.words:
                 images.append(str(preview_file(work, photo.id)))
                 tags.append(photo_tags)

@@ -49,7 +49,7 @@ class Recent(NamedTuple):
     """Recently changed photos."""
 
     since: str  # Argument of `RemoteLibrary.recent` for the same period and later changes
-    stamps: dict[str, str]  # Photo -> opaque stamp, which differs after each change
+    stamps: dict[str, str]  # Photo -> opaque text of the server that differs after each change of the photo
 
 
 class RemoteLibrary(Protocol):
@@ -66,10 +66,10 @@ class RemoteLibrary(Protocol):
     nested: ClassVar[bool]  # Whether a slash makes a child tag ("visterm/cat")
     queued: ClassVar[bool]
     """Whether the program's background jobs replace a photo's tags some time after a request, which undoes any second
-    request in the meantime. `passes` uses the stamps of `recent` to wait for these jobs."""
+    request in the meantime. The module `passes` uses `recent` to wait for these jobs."""
     key_variable: ClassVar[str]  # Environment variable for the key: "IMMICH_API_KEY"
-    address: str  # Of the server, without a trailing slash
-    pause: Callable[[float], object]  # Waits for some seconds: `time.sleep`
+    address: str  # Address of the server, without a trailing slash
+    pause: Callable[[float], object]  # Waits for a number of seconds, such as `time.sleep`
 
     def __init__(self, address: str, key: str, patience: Patience = ..., /) -> None:
         """Create a connector for a server."""
@@ -112,7 +112,7 @@ class RemoteLibrary(Protocol):
         not be detected: the caller calls `existing` afterwards.
         """
 
-    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Remove tags from photos; missing pairs, tags and photos are ignored. Returns the pairs that the server kept.
 
         If requests are `queued`, there is at most one pair per photo.

@@ -37,10 +37,10 @@ def mounts(table: Path = Path("/proc/self/mounts")) -> dict[str, str]:
     return {OCTAL.sub(lambda code: chr(int(code[1], 8)), mount_point): kind for _, mount_point, kind, *_ in fields}
 
 
-def is_on_network(folder: str, mounted: Mapping[str, str]) -> bool:
+def is_on_network(folder: str, fs_types: Mapping[str, str]) -> bool:
     """Return whether a folder or one of its subfolders is on a network file system."""
-    mount_point = max((point for point in mounted if is_inside(f"{folder}/", point)), key=len, default="")
-    kinds = [mounted.get(mount_point, ""), *(kind for point, kind in mounted.items() if is_inside(point, folder))]
+    mount_point = max((point for point in fs_types if is_inside(f"{folder}/", point)), key=len, default="")
+    kinds = [fs_types.get(mount_point, ""), *(kind for point, kind in fs_types.items() if is_inside(point, folder))]
     return any(kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse.") for kind in kinds)
 
 
@@ -82,7 +82,7 @@ class FolderChanges:
 
     Attributes
     ----------
-    ended : str
+    end_reason : str
         Why the system's reports ended, which may have lost changes; empty while they work.
 
     Raises StorageError if the system cannot watch more folders.
@@ -95,7 +95,7 @@ class FolderChanges:
         self._seconds = seconds
         self._polled_states = {folder: self._file_states(folder) for folder in polled}
         self._next_poll = time.monotonic() + seconds
-        self.ended = ""
+        self.end_reason = ""
         self._events = _events(reported, stop) if reported else None
         self._pending = self._reported_paths()  # starts watching
 
@@ -119,7 +119,7 @@ class FolderChanges:
         try:
             paths = None if self._events is None else next(self._events, None)
         except (UnicodeError, RuntimeError) as error:  # from watchfiles, which cannot handle names that are not UTF-8
-            paths, self.ended = None, str(error)
+            paths, self.end_reason = None, str(error)
         if paths is None:
             self._events = None
             self._stop.wait(TICK_SECONDS)

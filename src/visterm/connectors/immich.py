@@ -114,7 +114,7 @@ class ImmichLibrary:
             mark = replace(mark, begun=as_text(now))
 
         mark = replace(mark, tags=tag_ids)
-        search, start = Search(updated=mark.since), PagePosition(mark.taken, mark.token)
+        search, start = Search(updated_since=mark.since), PagePosition(mark.taken, mark.token)
         listed_pages: list[ListedPage] = []
         from_start = start == START
 
@@ -151,17 +151,17 @@ class ImmichLibrary:
                 by_tag[pair.tag].add(checked_id(pair.photo))
 
         leaf_tags = [value for value in by_tag if ids[value] not in parents]
-        ambiguous = {photo for photo, values in by_photo.items() if not values.issubset(leaf_tags)}
+        ambiguous_photos = {photo for photo, values in by_photo.items() if not values.issubset(leaf_tags)}
         existing: set[tuple[str, str]] = set()
 
         if self._has_nested_search() and len(by_photo) < PHOTOS_PER_SEARCH * len(leaf_tags):
-            certain = sorted(set(by_photo) - ambiguous)
-            queries = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in certain]
-            ambiguous = set(by_photo)
+            certain_photos = sorted(set(by_photo) - ambiguous_photos)
+            queries = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in certain_photos]
+            ambiguous_photos = set(by_photo)
             for batch in batches(queries, PHOTOS_PER_SEARCH):
                 for items, _ in self._pages(Search(pairs=tuple(batch))):
-                    ambiguous.difference_update(item.id for item in items)
-            existing = {(photo, value) for photo in set(by_photo) - ambiguous for value in by_photo[photo]}
+                    ambiguous_photos.difference_update(item.id for item in items)
+            existing = {(photo, value) for photo in set(by_photo) - ambiguous_photos for value in by_photo[photo]}
         elif len(by_photo) > len(leaf_tags):
             times = [self._taken.get(photo, "") for photo in by_photo]
             limited_search = Search().before(max(times)) if all(times) else Search()
@@ -173,8 +173,8 @@ class ImmichLibrary:
                     missing -= self._matching(Search(tags=(ids[value],)), START, missing)
                 existing |= {(photo, value) for photo in by_tag[value] - missing}
         else:
-            ambiguous = set(by_photo)
-        for photo in sorted(ambiguous):
+            ambiguous_photos = set(by_photo)
+        for photo in sorted(ambiguous_photos):
             existing |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
         return existing
 
@@ -183,7 +183,7 @@ class ImmichLibrary:
         if not since:
             begin = as_text(self._clock(self._server.ask("GET", "/server/version")) - YOUNG_AGE)
             since = min(begin, self._last_read or begin)
-        items = (item for page, _ in self._pages(Search(updated=since)) for item in page)
+        items = (item for page, _ in self._pages(Search(updated_since=since)) for item in page)
         return Recent(since, {item.id: item.updated for item in items})
 
     def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
@@ -208,7 +208,7 @@ class ImmichLibrary:
                 self._server.json("PUT", "/tags/assets", body, needs="tag.asset")
         return [RefusedTag(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
 
-    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Remove tags, with separate requests per tag, as Immich's API requires."""
         _, tags = self._tags()
         ids = {tag.value: tag.id for tag in tags}
@@ -225,8 +225,8 @@ class ImmichLibrary:
                 if answer.status == 400:
                     if tag not in {current.id for current in self._tags()[1]}:
                         break  # the tag was deleted meanwhile
-                    raise self._server.refused("DELETE", path, answer)
-                for result in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
+                    raise self._server.error_for("DELETE", path, answer)
+                for result in json_answers.checked(self._server.parse(answer, f"DELETE {path}"), "answer", list):
                     error = json_answers.optional(result, "error", str)
                     photo = checked_id(json_answers.field(result, "id", str))
                     if error not in (None, "not_found") and photo in tag_pairs:
@@ -260,7 +260,7 @@ class ImmichLibrary:
 
     def _tags(self) -> tuple[ServerAnswer, list[_Tag]]:
         answer = self._server.ask("GET", "/tags", needs="tag.read")
-        return answer, _read_tags(self._server.parsed(answer, "GET /tags"))
+        return answer, _read_tags(self._server.parse(answer, "GET /tags"))
 
     def _tags_of(self, photo: str) -> tuple[str, ...] | None:
         """Return the tags of one photo; None if it was deleted."""
@@ -268,24 +268,24 @@ class ImmichLibrary:
         answer = self._server.ask("GET", path, needs="asset.read", accept=(400, 404))
         if answer.status != 200:
             return None
-        record = self._server.parsed(answer, f"GET {path}")
+        record = self._server.parse(answer, f"GET {path}")
         return tuple(sorted(tag.value for tag in _read_tags(json_answers.field(record, "tags", list))))
 
     def _with_tags(
         self, mark: ImmichMark, search: Search, listed_pages: list[ListedPage], tags: list[_Tag], *, bounded: bool
     ) -> Iterator[Page]:
         """Yield the listed pages with their photos' tags; if `bounded`, limit tag searches to the time of the pages."""
-        listed = [item for items, _ in listed_pages for item in items]
-        self._taken = {item.id: item.taken for item in listed}
+        listed_photos = [item for items, _ in listed_pages for item in items]
+        self._taken = {item.id: item.taken for item in listed_photos}
         position = START
-        if bounded and listed:
-            search, position = search.before(listed[-1].taken), PagePosition.at(listed[0].taken)
-        if listed and not self._user:
+        if bounded and listed_photos:
+            search, position = search.before(listed_photos[-1].taken), PagePosition.at(listed_photos[0].taken)
+        if listed_photos and not self._user:
             answer = self._server.json("GET", "/users/me", needs="user.read")
             self._user = checked_id(json_answers.field(answer, "id", str))
 
-        partner_ids = {item.id for item in listed if item.owner != self._user}  # these photos cannot be tagged
-        own_ids = {item.id for item in listed} - partner_ids
+        partner_ids = {item.id for item in listed_photos if item.owner != self._user}  # these photos cannot be tagged
+        own_ids = {item.id for item in listed_photos} - partner_ids
         tags_of = self._tags_by_photo(search, position, own_ids, tags) | dict.fromkeys(partner_ids, ())
         oldest_young = as_time(mark.begun) - YOUNG_AGE
 
@@ -315,9 +315,9 @@ class ImmichLibrary:
         own_tags = [tag for tag in tags if _is_own(tag)]
         other_roots = tuple(tag.id for tag in tags if not tag.parent and not _is_own(tag))
         if self._has_nested_search() and other_roots and len(remaining) > len(own_tags):
-            only_own = remaining - self._matching(replace(search, tags=other_roots), position, remaining)
-            if len(only_own) > len(own_tags):  # they changed because visterm tagged them
-                tags_of |= self._by_tags(search, position, only_own, own_tags)
+            only_own_photos = remaining - self._matching(replace(search, tags=other_roots), position, remaining)
+            if len(only_own_photos) > len(own_tags):  # they changed because visterm tagged them
+                tags_of |= self._by_tags(search, position, only_own_photos, own_tags)
                 remaining -= set(tags_of)
 
         if len(remaining) > len(tags):
@@ -335,26 +335,27 @@ class ImmichLibrary:
         children: dict[str, list[_Tag]] = defaultdict(list)
         for tag in tags:
             children[tag.parent].append(tag)
-        certain: dict[str, list[str]] = defaultdict(list)
-        ambiguous: set[str] = set()
+        certain_tags: dict[str, list[str]] = defaultdict(list)
+        ambiguous_photos: set[str] = set()
 
         def visit(level: list[_Tag], depth: int = 0) -> set[str]:
             """Return the photos that have any of the tags or of their descendants."""
             photos_of_level: set[str] = set()
             for tag in level:
-                tagged = self._matching(replace(search, tags=(tag.id,)), position, photos)
-                if tagged and depth == MAX_DEPTH:
-                    ambiguous.update(tagged)
-                of_children = visit(children[tag.id], depth + 1) if tagged and depth < MAX_DEPTH else set()
-                for photo in tagged - of_children:
-                    certain[photo].append(tag.value)
+                tagged_photos = self._matching(replace(search, tags=(tag.id,)), position, photos)
+                if tagged_photos and depth == MAX_DEPTH:
+                    ambiguous_photos.update(tagged_photos)
+                goes_deeper = bool(tagged_photos) and depth < MAX_DEPTH
+                photos_of_children = visit(children[tag.id], depth + 1) if goes_deeper else set()
+                for photo in tagged_photos - photos_of_children:
+                    certain_tags[photo].append(tag.value)
                 if tag.value != OWN_PARENT:  # no photo has the parent of visterm's tags itself
-                    ambiguous.update(tagged & of_children)
-                photos_of_level |= tagged
+                    ambiguous_photos.update(tagged_photos & photos_of_children)
+                photos_of_level |= tagged_photos
             return photos_of_level
 
         visit(children[""])
-        return {photo: tuple(sorted(values)) for photo, values in certain.items() if photo not in ambiguous}
+        return {photo: tuple(sorted(values)) for photo, values in certain_tags.items() if photo not in ambiguous_photos}
 
 
 def _is_own(tag: _Tag) -> bool:

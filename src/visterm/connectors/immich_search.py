@@ -34,16 +34,16 @@ class PagePosition(NamedTuple):
 class Search:
     """A search for photos of the timeline: no videos, and no archived, hidden, locked or deleted photos."""
 
-    updated: str = ""  # Updated at or after this time
-    until: str = ""  # Taken before this time
+    updated_since: str = ""
+    taken_before: str = ""
     tags: tuple[str, ...] = ()  # With any of these tags or their descendants; up to Immich 3.1 at most one
     untagged: bool = False
-    pairs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # From Immich 3.2: any of these, with all of its tags
+    pairs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # From Immich 3.2: these photos, each with all its tags
 
     def flat_body(self, position: PagePosition) -> dict[str, object]:
         """Return the request body for Immich up to 3.1."""
         body: dict[str, object] = {"type": "IMAGE", "visibility": "timeline", "size": PAGE_SIZE, "order": "asc"}
-        times = {"updatedAfter": self.updated, "takenBefore": self.until, "takenAfter": position.taken}
+        times = {"updatedAfter": self.updated_since, "takenBefore": self.taken_before, "takenAfter": position.taken}
         body |= {name: time for name, time in times.items() if time}
         if self.tags or self.untagged:
             body["tagIds"] = list(self.tags) or None
@@ -55,10 +55,10 @@ class Search:
         """Return the request body for Immich from 3.2, which would also find deleted photos."""
         constants = {"type": "IMAGE", "visibility": "timeline", "trashedAt": None}
         conditions: dict[str, object] = {name: {"eq": value} for name, value in constants.items()}
-        if self.updated:
-            conditions["updatedAt"] = {"gte": self.updated}
-        if self.until or position.taken:
-            limits = {"lte": self.until, "gte": position.taken}
+        if self.updated_since:
+            conditions["updatedAt"] = {"gte": self.updated_since}
+        if self.taken_before or position.taken:
+            limits = {"lte": self.taken_before, "gte": position.taken}
             conditions["takenAt"] = {name: value for name, value in limits.items() if value}
 
         if self.tags:
@@ -76,7 +76,7 @@ class Search:
             end = datetime.fromisoformat(taken) + timedelta(milliseconds=1)
         except (ValueError, OverflowError):
             return self
-        return replace(self, until=as_text(end))
+        return replace(self, taken_before=as_text(end))
 
 
 @dataclass(frozen=True)

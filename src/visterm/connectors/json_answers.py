@@ -13,12 +13,12 @@ from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience, ServerAnswer, ask, masked
 
 MAX_ANSWER_BYTES = 2**25  # Maximum size of an answer: 1,000 photos of Immich with all metadata take 2 MB
-MAX_VALUES = 2**20  # Maximum number of JSON values in an answer: 1,000 photos have a tenth
+MAX_VALUES = 2**20  # Maximum number of JSON values in an answer: an answer about 1,000 photos has a tenth
 MIN_MASKED_LENGTH = 16  # Mask keys in values only from this length, as a short key may be a word
 YEARS = range(1970, 9000)  # Plausible years of times
 _ESCAPE = re.compile(r"\\(?:u[dD][89a-fA-F]|u00[2-7]|/)")  # Surrogates and ASCII characters
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-MAX_TEXT = 2**12  # Of names and tags, in characters
+MAX_LETTERS = 2**12  # Maximum length of names and tags, in characters
 
 Kind = TypeVar("Kind")
 
@@ -29,7 +29,7 @@ class JsonServer(NamedTuple):
     program: str  # Display name: "Immich"
     address: str
     key: str
-    headers: Mapping[str, str]  # With the key
+    headers: Mapping[str, str]  # Headers with the key
     patience: Patience = Patience()
 
     def ask(
@@ -59,9 +59,9 @@ class JsonServer(NamedTuple):
         )
         if 200 <= answer.status < 300 or answer.status in accept:
             return answer
-        raise self.refused(method, path, answer, needs)
+        raise self.error_for(method, path, answer, needs)
 
-    def refused(self, method: str, path: str, answer: ServerAnswer, needs: str = "") -> ServiceError:
+    def error_for(self, method: str, path: str, answer: ServerAnswer, needs: str = "") -> ServiceError:
         """Return the error for an unsuccessful answer."""
         message = f"{self.program} answers {method} {masked(path, answer.secrets)} with {answer.status}: {answer.shown}"
         check_address = f" Check the address {self.address}, and that it is {self.program}'s."
@@ -77,9 +77,9 @@ class JsonServer(NamedTuple):
 
     def json(self, method: str, path: str, body: object = None, *, needs: str = "") -> object:
         """Send a request, and return the parsed JSON. Raises ServiceError if the answer is unsuccessful or invalid."""
-        return self.parsed(self.ask(method, path, body, needs=needs), f"{method} {path}")
+        return self.parse(self.ask(method, path, body, needs=needs), f"{method} {path}")
 
-    def parsed(self, answer: ServerAnswer, request: str) -> object:
+    def parse(self, answer: ServerAnswer, request: str) -> object:
         """Return the JSON of an answer to `request`, with the key masked and lone surrogates replaced by U+FFFD.
 
         Values are counted first, because parsing millions of them takes a minute.
@@ -144,8 +144,8 @@ def checked(value: object, name: str, kind: type[Kind]) -> Kind:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         expected = _TYPE_NAMES.get(kind, kind.__name__)
         raise ServiceError(f"The server answers with {_type_name(value)} for {name!r}; expected {expected}.")
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {MAX_TEXT:,}.")
+    if isinstance(value, str) and len(value) > MAX_LETTERS:
+        raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {MAX_LETTERS:,}.")
     return value
 
 

@@ -64,7 +64,7 @@ def read_secret(kind: str, file: Path) -> str:
 def allow(address: str, key_file: str | None) -> None:
     """Record that this user allows a key for a server, because someone else's catalogue may name any server and key."""
     file = user_file("connected.json", ALLOWED_VARIABLE)
-    allowed = _allowed(file)
+    allowed = _allowed_pairs(file)
     if (address, key_file) not in allowed:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, (json_text([*allowed, (address, key_file)], indent=1) + "\n").encode())
@@ -72,14 +72,14 @@ def allow(address: str, key_file: str | None) -> None:
 
 def check_allowed(address: str, key_file: str | None) -> None:
     """Raise UserError unless this user has allowed sending the key to the server."""
-    if (address, key_file) not in _allowed(user_file("connected.json", ALLOWED_VARIABLE)):
+    if (address, key_file) not in _allowed_pairs(user_file("connected.json", ALLOWED_VARIABLE)):
         key = f"the key file {key_file}" if key_file else "the key in the environment"
         settings = f"`url` {address}" + (f" `key_file` {key_file}" if key_file else "")
         problem = f"Nobody has said on this computer that {key} may be sent to {address}."
         raise UserError(problem, setting="url", value=address, advice=f"If it may, name both: {settings}")
 
 
-def _allowed(file: Path) -> list[tuple[str, str | None]]:
+def _allowed_pairs(file: Path) -> list[tuple[str, str | None]]:
     try:
         entries = json.loads(read_regular_text(file, MB))
         return [(str(address), None if key is None else str(key)) for address, key in entries]

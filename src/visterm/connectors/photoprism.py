@@ -32,10 +32,11 @@ PHOTOS_AT_ONCE = 4  # Number of photos that are queried and then changed at a ti
 READ_ALL_SECONDS = 86_400  # Read all photos daily, because some changes of labels don't update a photo's time
 SETTLED_SECONDS = 60  # No new change is older than this, even if a proxy's clock differs slightly
 MAX_CACHED_HASHES = 5000  # Cache the preview hashes of at most this many photos
-MISSING_UID = "ps00000000000000"  # Valid, but of no photo
+MISSING_UID = "ps00000000000000"  # A valid id that no photo has
 SCOPES = "photos config"
-TO_VIEW, TO_EDIT = f"to view photos (scope {SCOPES!r})", f"to edit photos (scope {SCOPES!r}, and a user who may)"
-TO_READ = f"to read the config (scope {SCOPES!r})"
+VIEW_PERMISSION = f"to view photos (scope {SCOPES!r})"
+EDIT_PERMISSION = f"to edit photos (scope {SCOPES!r}, and a user who may)"
+READ_PERMISSION = f"to read the config (scope {SCOPES!r})"
 IMAGE_SIGNATURES = (b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _TOKEN = re.compile("[0-9A-Za-z_-]{1,128}")
 
@@ -81,7 +82,8 @@ class PhotoPrismLibrary:
         """Test all needed permissions, without changes; return the version. Raises ServiceError if a test fails."""
         self._ask_photos(count=1)
         config = self._config()
-        self._ask("PUT", f"/photos/{MISSING_UID}/label/0", {"Uncertainty": REMOVED}, needs=TO_EDIT)  # 404: a valid key
+        # A valid key gets the status 404
+        self._ask("PUT", f"/photos/{MISSING_UID}/label/0", {"Uncertainty": REMOVED}, needs=EDIT_PERMISSION)
         return f"PhotoPrism {field(config, 'version', str)}"
 
     def count(self) -> int:
@@ -101,18 +103,18 @@ class PhotoPrismLibrary:
         Once a day, all photos are read.
         """
         mark = PhotoPrismMark.read(since)
-        newest, now = self._ask_photos(count=1, order="updated")
-        if now and not -SETTLED_SECONDS <= now - mark.all < READ_ALL_SECONDS:
-            mark = PhotoPrismMark(all=now)
+        newest_photos, now = self._ask_photos(count=1, order="updated")
+        if now and not -SETTLED_SECONDS <= now - mark.all_read_at < READ_ALL_SECONDS:
+            mark = PhotoPrismMark(all_read_at=now)
         query = {"updated": time_text(mark.time)} if mark.time else {}
         times, first_page, now = self._list_photos(**query)
-        newest_time = max((*map(updated_at, newest), *first_page, mark.time), default=0)
-        settled = min(newest_time, now - SETTLED_SECONDS)
+        newest_time = max((*map(updated_at, newest_photos), *first_page, mark.time), default=0)
+        settled_time = min(newest_time, now - SETTLED_SECONDS)
         changed = sorted((time, uid) for uid, time in times.items() if (time, uid) > mark[:2])
         for batch in batches(changed, PAGE_SIZE):
             photos = self._photos([uid for _, uid in batch])
             time, uid = batch[-1]
-            mark = PhotoPrismMark(min(time, newest_time), uid if time <= settled else "", mark.all)
+            mark = PhotoPrismMark(min(time, newest_time), uid if time <= settled_time else "", mark.all_read_at)
             yield Page([photo.remote() for photo in photos.values() if not photo.archived], mark.text())
 
     def preview(self, photo: str) -> bytes:
@@ -129,13 +131,14 @@ class PhotoPrismLibrary:
                 self._preview_token = token
                 path = f"/t/{name}/{token}/fit_1920"
                 answer = self._server.ask(
-                    "GET", path, needs=TO_VIEW, max_bytes=MAX_PREVIEW_BYTES, accept=(403, 404), secret=token
+                    "GET", path, needs=VIEW_PERMISSION, max_bytes=MAX_PREVIEW_BYTES, accept=(403, 404), secret=token
                 )
                 if answer.status != 403:
                     break
                 self._preview_token = ""
             else:
-                raise ServiceError(f"PhotoPrism answers 403 to previews. The key lacks a permission: {TO_VIEW}.")
+                problem = "PhotoPrism answers 403 to previews. The key lacks a permission"
+                raise ServiceError(f"{problem}: {VIEW_PERMISSION}.")
             if answer.status == 200 and answer.content.startswith(IMAGE_SIGNATURES):  # otherwise a placeholder
                 return answer.content
         raise DataError(f"PhotoPrism has no preview of the photo {photo[:40]!r}: it was deleted, or cannot be shown.")
@@ -161,7 +164,7 @@ class PhotoPrismLibrary:
                     refused.append(RefusedTag(pair, reason))
         return refused
 
-    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Remove labels that the API added. Labels by people are refused, labels by models are ignored."""
         refused = []
         for photo, photo_pairs in self._photos_with_pairs(pairs):
@@ -169,7 +172,7 @@ class PhotoPrismLibrary:
                 continue
             for pair in photo_pairs:
                 for written in photo.written_labels(pair.tag):
-                    self._ask("DELETE", f"/photos/{photo.id}/label/{written.id}", needs=TO_EDIT)
+                    self._ask("DELETE", f"/photos/{photo.id}/label/{written.id}", needs=EDIT_PERMISSION)
                 label = photo.label(pair.tag)
                 if label is not None and label.is_given and not label.is_written:
                     refused.append(RefusedTag(pair, "a person gave or confirmed it in PhotoPrism"))
@@ -199,20 +202,20 @@ class PhotoPrismLibrary:
         if keywords := sorted(word for word in photo.keywords if word in pair.tag.lower()):
             return photo, f"the photo has the keyword {keywords[0]!r}, which PhotoPrism removes together with the label"
         body = {"Name": pair.tag, "Uncertainty": uncertainty_of(pair.confidence), "Priority": 0}
-        answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=TO_EDIT, accept=(400, 404))
+        answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=EDIT_PERMISSION, accept=(400, 404))
         if answer.status != 200:
             deleted = answer.status == 404
             return photo, "the photo is not there any more" if deleted else "PhotoPrism accepts no label of this name"
 
-        updated = read_photo(self._server.parsed(answer, "POST label"))
+        updated = read_photo(self._server.parse(answer, "POST label"))
         if updated.label(pair.tag) is not None:
             return updated, ""
         old_ids = {label.id for label in photo.labels}
-        new = [label for label in updated.labels if label.id not in old_ids and label.is_written]
+        new_labels = [label for label in updated.labels if label.id not in old_ids and label.is_written]
 
-        for label in new:  # it got another name than requested
-            self._ask("DELETE", f"/photos/{updated.id}/label/{label.id}", needs=TO_EDIT)
-        names = ", ".join(repr(label.name) for label in new)
+        for label in new_labels:  # it got another name than requested
+            self._ask("DELETE", f"/photos/{updated.id}/label/{label.id}", needs=EDIT_PERMISSION)
+        names = ", ".join(repr(label.name) for label in new_labels)
         return photo, f"PhotoPrism would keep it as {names}" if names else "PhotoPrism took it and did not keep it"
 
     def _photos(self, uids: Collection[str]) -> dict[str, LabelledPhoto]:
@@ -226,10 +229,10 @@ class PhotoPrismLibrary:
     def _photo(self, uid: str) -> LabelledPhoto | None:
         if not UID.fullmatch(uid):
             raise DataError(f"{uid[:60]!r} is not the id of a photo in PhotoPrism.")
-        answer = self._ask("GET", f"/photos/{uid}", needs=TO_VIEW)
+        answer = self._ask("GET", f"/photos/{uid}", needs=VIEW_PERMISSION)
         if answer.status == 404:
             return None
-        photo = read_photo(self._server.parsed(answer, "GET photo"))
+        photo = read_photo(self._server.parse(answer, "GET photo"))
         if photo.id != uid:
             raise ServiceError(f"PhotoPrism answers with the photo {photo.id}; {uid} was asked for.")
         if photo.archived:
@@ -248,28 +251,28 @@ class PhotoPrismLibrary:
         """
         for _ in range(MAX_RESTARTS):
             photos: dict[str, int] = {}
-            first: list[int] = []
-            last, offset, now = "", 0, 0
+            first_times: list[int] = []
+            last_uid, offset, now = "", 0, 0
             while True:
                 records, seconds = self._ask_photos(count=SEARCH_PAGE_SIZE, offset=offset, order="added", **query)
-                if offset and (not records or uid_of(records[0]) != last):
+                if offset and (not records or uid_of(records[0]) != last_uid):
                     break
                 if not offset:
-                    first, now = [updated_at(record) for record in records], seconds
-                visible = [record for record in records if (optional(record, "Quality", int) or 0) >= 0]
-                photos.update((uid_of(record), updated_at(record)) for record in visible)
+                    first_times, now = [updated_at(record) for record in records], seconds
+                visible_records = [record for record in records if (optional(record, "Quality", int) or 0) >= 0]
+                photos.update((uid_of(record), updated_at(record)) for record in visible_records)
                 if len(records) < SEARCH_PAGE_SIZE:
                     if not query and not photos and self.count():  # otherwise all photos would count as deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")
-                    return photos, first, now
-                last, offset = uid_of(records[-1]), offset + SEARCH_PAGE_SIZE - 1
+                    return photos, first_times, now
+                last_uid, offset = uid_of(records[-1]), offset + SEARCH_PAGE_SIZE - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
     def _ask_photos(self, *, count: int, **query: object) -> tuple[list[object], int]:
         """Return at most `count` photos of a search, and the server's time in seconds since 1970 (0: unknown)."""
         path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', 'count': count, **query})}"
-        answer = self._server.ask("GET", path, needs=TO_VIEW)
-        records = checked(self._server.parsed(answer, "GET /photos"), "photos", list)
+        answer = self._server.ask("GET", path, needs=VIEW_PERMISSION)
+        records = checked(self._server.parse(answer, "GET /photos"), "photos", list)
         if len(records) > count:
             raise ServiceError(f"PhotoPrism answers with {len(records):,} photos; {count:,} were asked for.")
         now = clock(answer)
@@ -282,16 +285,17 @@ class PhotoPrismLibrary:
         answer = self._server.ask(method, path, {} if method == "DELETE" else body, needs=needs, accept=accept)
         if answer.status in accept:
             try:
-                field(self._server.parsed(answer, f"{method} {path}"), "error", str)
+                field(self._server.parse(answer, f"{method} {path}"), "error", str)
             except ServiceError as error:
-                raise self._server.refused(method, path, answer) from error
+                raise self._server.error_for(method, path, answer) from error
         return answer
 
     def _config(self) -> object:
         """Return the configuration. Raises ServiceError if the key may only read that of the login page."""
-        config = self._server.json("GET", "/config", needs=TO_READ)
+        config = self._server.json("GET", "/config", needs=READ_PERMISSION)
         if field(config, "mode", str) == "public":
-            raise ServiceError(f"PhotoPrism answers GET /config as if without a key; it lacks a permission: {TO_READ}.")
+            problem = "PhotoPrism answers GET /config as if without a key; it lacks a permission"
+            raise ServiceError(f"{problem}: {READ_PERMISSION}.")
         return config
 
 

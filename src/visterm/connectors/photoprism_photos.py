@@ -12,7 +12,7 @@ from visterm.core.errors import DataError, ServiceError
 from visterm.core.vocabulary import tag_key
 from visterm.store.connected import RemotePhoto
 
-PEOPLE_SOURCES = ("manual", "batch")  # Of labels by people or the API; other labels are PhotoPrism's predictions
+PEOPLE_SOURCES = ("manual", "batch")  # Sources of people's and the API's labels; others are PhotoPrism's predictions
 REMOVED = 100  # Uncertainty of a removed label, which PhotoPrism keeps so that no model adds it again
 UID = re.compile("p[0-9a-z]{15}")
 ALL_PREFIX = "all="  # In a mark's text: precedes the time when all photos were last read
@@ -26,7 +26,7 @@ class Label(NamedTuple):
     name: str
     source: str
     uncertainty: int
-    slug: str = ""  # Of its original name, which renaming does not change
+    slug: str = ""  # Slug of the original name, which renaming does not change
 
     @property
     def is_given(self) -> bool:
@@ -44,7 +44,7 @@ class PhotoPrismMark(NamedTuple):
 
     time: int = 0  # Seconds since 1970
     uid: str = ""
-    all: int = 0  # When all photos were last read, by the server's clock; 0: unknown
+    all_read_at: int = 0  # When all photos were last read, by the server's clock; 0: unknown
 
     @classmethod
     def read(cls, text: str) -> PhotoPrismMark:
@@ -58,7 +58,7 @@ class PhotoPrismMark(NamedTuple):
 
     def text(self) -> str:
         """Return the text for a catalogue."""
-        all_read = f"{ALL_PREFIX}{time_text(self.all)}" if self.all else ""
+        all_read = f"{ALL_PREFIX}{time_text(self.all_read_at)}" if self.all_read_at else ""
         return " ".join(filter(None, (time_text(self.time), self.uid, all_read)))
 
 
@@ -69,7 +69,7 @@ class LabelledPhoto(NamedTuple):
     name: str
     hash: str
     labels: list[Label]
-    keywords: frozenset[str] = frozenset()  # By people or the file, without words that PhotoPrism adds
+    keywords: frozenset[str] = frozenset()  # From people or the file, without words that PhotoPrism adds
     archived: bool = False
 
     def label(self, tag: str) -> Label | None:
@@ -79,13 +79,13 @@ class LabelledPhoto(NamedTuple):
 
     def similar_label(self, tag: str) -> Label | None:
         """Return the label that PhotoPrism considers equal to a tag: by a similar name, or by its original name."""
-        slug = plain(tag)
-        return next((label for label in self.labels if slug and slug in (plain(label.name), label.slug)), None)
+        slug = slug_of(tag)
+        return next((label for label in self.labels if slug and slug in (slug_of(label.name), label.slug)), None)
 
     def written_labels(self, tag: str) -> list[Label]:
         """Return the labels with a name that the API added with an uncertainty, including renamed labels."""
         return [label for label in self.labels if label.is_written and (
-            tag_key(label.name) == tag_key(tag) or label.slug == plain(tag) != "")]  # fmt: skip
+            tag_key(label.name) == tag_key(tag) or label.slug == slug_of(tag) != "")]  # fmt: skip
 
     def has(self, tag: str) -> bool:
         """Return whether a person or the API added a tag to the photo."""
@@ -102,7 +102,7 @@ class LabelledPhoto(NamedTuple):
         removed = [label.name for label in self.labels if label.uncertainty >= REMOVED]
         visible = [label for label in self.labels if label.uncertainty < REMOVED]
         guessed = [label.name for label in visible if label.is_written or not label.is_given]
-        guessed += [label.slug.replace("-", " ") for label in visible if label.slug not in ("", plain(label.name))]
+        guessed += [label.slug.replace("-", " ") for label in visible if label.slug not in ("", slug_of(label.name))]
         guessed += sorted(self.keywords)
         given, denied, others = (tuple(dict.fromkeys(names)) for names in (tags, removed, guessed))
         return RemotePhoto(self.id, self.name, self.hash, given, denied, others)
@@ -169,7 +169,7 @@ def _time(text: str, error: type[DataError | ServiceError]) -> int:
         raise error(f"{text[:60]!r} is not the time of a change in PhotoPrism.") from cause
 
 
-def plain(name: str) -> str:
+def slug_of(name: str) -> str:
     """Return approximately PhotoPrism's slug of a name: without capitals, accents and punctuation."""
     letters = unicodedata.normalize("NFKD", name.casefold())
     return re.sub(r"[\W_]+", "-", "".join(letter for letter in letters if not unicodedata.combining(letter))).strip("-")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PREVIEWS = "previews"
 MAX_DOWNLOADS = 4  # Number of parallel downloads of previews
-MAX_FAILURES_IN_A_ROW = 4  # After these, the server and not a single photo is the problem
+MAX_FAILURES_IN_A_ROW = 4  # After these, the problem is the server, not a single photo
 PREVIEWS_PER_COMMIT = 32  # Number of previews per commit
 PHOTOS_PER_QUERY = 10_000  # Number of photos in memory during indexing
 MAX_NAME_LENGTH = 255  # Longer names of photos are cut
@@ -150,8 +150,8 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
     folder, after = folder_of(catalogue), 0
     while photos := stored.connected.fetched(PHOTOS_PER_QUERY, after=after, stale=True):
         after = photos[-1].id
-        people = PeopleTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
-        people_tags = [people.of(photo.id, photo.tags) for photo in photos]
+        people_filter = PeopleTagFilter(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
+        people_tags = [people_filter.of(photo.id, photo.tags) for photo in photos]
         paths, names = [str(preview_file(folder, photo.id)) for photo in photos], [photo.name for photo in photos]
         listed = ListedPhotos(paths, names, list(people_tags), catalogue.tagger.encoder, None, None)
         indexed = Indexing(catalogue.tagger, stored).run(listed, chunk_size=CHUNK, progress=progress)
@@ -159,14 +159,14 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
         unreadable = {item.image: item.reason for item in indexed.skipped}
         for batch in batches(zip(photos, people_tags, paths, strict=True), CHUNK):
             with stored.transaction():
-                if _apply_tags(stored, people, batch, unreadable, pulled) and learn:
+                if _apply_tags(stored, people_filter, batch, unreadable, pulled) and learn:
                     stored.connected.learn_later(stored.origin.fingerprint)
     return pulled
 
 
 def _apply_tags(
     stored: StoredCatalogue,
-    people: PeopleTags,
+    people_filter: PeopleTagFilter,
     photos: Sequence[tuple[ConnectedPhoto, list[str], str]],
     unreadable: dict[str, str],
     pulled: PullResult,
@@ -188,7 +188,8 @@ def _apply_tags(
         statement = "SELECT id FROM images WHERE path = CAST(? AS TEXT) AND state = 'here'"
         image_id = stored.database.value(statement, (as_text(path),))
         if image_id is not None:  # otherwise indexing was stopped before this photo
-            n_removed, is_changed = people.update_verdicts(stored, photo, image_id, tags, pairs_of.get(photo.id, ()))
+            pairs = pairs_of.get(photo.id, ())
+            n_removed, is_changed = people_filter.update_verdicts(stored, photo, image_id, tags, pairs)
             pulled.taken_off += n_removed
             n_retagged += is_changed
 
@@ -204,7 +205,7 @@ def _minus(tags: dict[str, str], others: dict[str, str]) -> dict[str, str]:
     return {key: tag for key, tag in tags.items() if key not in others}
 
 
-class PeopleTags:
+class PeopleTagFilter:
     """Separates people's tags from tags that visterm wrote, and normalises their spelling.
 
     `unusable` counts invalid tags.

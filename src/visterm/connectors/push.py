@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
 PAIRS_PER_BATCH = 5000  # Number of pairs that are planned, written and verified at a time
-RECHECK_SECONDS = 10.0  # Verify pairs again this long after the last job
-MAX_UNDO_TRIES = 5  # Remove pairs that reappear at most this often
+RECHECK_SECONDS = 10.0  # Wait after the last job before pairs are verified again
+MAX_UNDO_TRIES = 5  # Maximum number of times that reappearing pairs are removed
 RETRY_AFTER = timedelta(days=1)  # Time after which a folder that kept no tags is tried again with one photo
 LOST_REASON = "the server accepted it, and lost it when it read the photo's file again; tried again in the next round"
 
@@ -58,7 +58,7 @@ class PushResult:
     waiting: int = 0  # Pairs left for the next round
     reasons: Counter[str] = field(default_factory=Counter)  # Reason for refusing or waiting -> number of pairs
     young: int = 0  # Recently added photos, which get tags in a later round
-    keepless: int = 0  # Photos for which the program keeps no tags
+    unwritable_photos: int = 0  # Number of photos whose files the program cannot write, so that it loses their tags
     left_alone: int = 0  # Number of tags not written to such photos
     stalled: bool = False  # Whether the server's jobs don't end: nothing more is sent
     changes: list[TagChange] = field(default_factory=list)  # All pairs that were written or removed
@@ -125,12 +125,12 @@ def push(
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> PushResult:
-    """Write sufficiently certain predictions, and remove written ones that are no longer certain enough.
+    """Write predictions with a high confidence, and remove written predictions whose confidence became too low.
 
     Tags that people gave or accepted in the catalogue are written, too, unless they gave them in the other program.
     Tags that people removed or rejected are not written, and removed if visterm wrote them. Without confidences, no
     predictions are written or removed. `parent` is the parent of all written tags; None: they look like people's tags.
-    `k` is the maximum number of predictions per photo, the most certain first; 0: no limit.
+    `k` is the maximum number of predictions per photo, those with the highest confidence first; 0: no limit.
     """
     connected = catalogue.stored.connected
     log = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*ACTIVE, OFF)}
@@ -154,7 +154,7 @@ def push(
         return pushed
 
     with reported(progress, "write tags", len(to_remove) + len(new_pairs)):
-        writer.take(to_remove)
+        writer.remove(to_remove)
         if trial_pairs := folders.trial_pairs(new_pairs):
             writer.write(trial_pairs)
             trial_keys = {pair.key for pair in trial_pairs}
@@ -165,10 +165,10 @@ def push(
     return pushed
 
 
-def take_all(
+def remove_all(
     catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
 ) -> PushResult:
-    """Remove all logged pairs that visterm wrote, and no others, until none is left or the server keeps them.
+    """Remove all logged pairs that visterm wrote, and no others, until none is left or the server refuses the rest.
 
     This includes pairs that reappeared after removal; pairs without a parent tag only if they reappeared immediately.
     """
@@ -184,7 +184,7 @@ def take_all(
                 break
             pushed.refused, pushed.waiting, pushed.reasons = 0, 0, Counter()
             gone |= {(pair.photo_id, pair.text): pair for pair in remaining}
-            writer.take(remaining, careful=False)
+            writer.remove(remaining, careful=False)
             writer.verify_again()
             remaining = _existing_pairs(connected, library)
 
@@ -235,9 +235,9 @@ class _FolderTrials:
 
     def writable_pairs(self, pairs: Sequence[_PlannedTag], pushed: PushResult) -> list[_PlannedTag]:
         """Return the pairs in folders that keep tags or are to be tested; count the photos of other folders."""
-        keepless = {pair.photo_id for pair in pairs if self._keeps(pair.folder) is False}
-        writable = [pair for pair in pairs if pair.photo_id not in keepless]
-        pushed.keepless += len(keepless)
+        unwritable_ids = {pair.photo_id for pair in pairs if self._keeps(pair.folder) is False}
+        writable = [pair for pair in pairs if pair.photo_id not in unwritable_ids]
+        pushed.unwritable_photos += len(unwritable_ids)
         pushed.left_alone += len(pairs) - len(writable)
         return writable
 
@@ -381,7 +381,7 @@ class _PairWriter:
         pushed.postpone_open(outcome)
         self._progress.advance(len(pairs))
 
-    def take(self, pairs: Sequence[LoggedPair], *, careful: bool = True) -> None:
+    def remove(self, pairs: Sequence[LoggedPair], *, careful: bool = True) -> None:
         """Remove pairs that visterm wrote, and verify the removal."""
         pushed, connected = self.pushed, self._connected
         for batch in batches(pairs, PAIRS_PER_BATCH):

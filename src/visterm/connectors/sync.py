@@ -1,4 +1,4 @@
-"""Sync with another program's library: read changes, learn from people's tags, write certain predictions; or undo."""
+"""Sync with another program's library: read changes, learn from people's tags, write confident predictions. Undo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visterm.connectors.pull import (
     preview_file,
     read_changes,
 )
-from visterm.connectors.push import PushResult, has_cutoffs, push, recover, take_all
+from visterm.connectors.push import PushResult, has_cutoffs, push, recover, remove_all
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import clean_tag, tag_fault
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
 
 DEFAULT_PRECISION = 0.9
-MAKE_ONE = (
+CONNECT_ADVICE = (
     "Make a catalogue of one with: visterm connect immich URL --key-file FILE -o CATALOGUE (or photoprism in place of "
     "immich)"
 )
@@ -99,7 +99,7 @@ def connection_of(catalogue: Catalogue) -> ProgramConnection:
     """Return the connection of a catalogue. Raises StorageError if it has none."""
     connection = catalogue.stored.connected.get()
     if connection is None:
-        raise StorageError(f"{catalogue.stored.folder} is connected to no library. {MAKE_ONE}")
+        raise StorageError(f"{catalogue.stored.folder} is connected to no library. {CONNECT_ADVICE}")
     return connection
 
 
@@ -147,12 +147,12 @@ def sync(
                 f"A lower precision writes more. visterm info {stored.folder} says how many tags it may give a photo."
             )
         if result.pushed.young:
-            result.remarks.append(young_photos(library.title, result.pushed.young))
-        if result.pushed.keepless:
+            result.remarks.append(recent_photos_remark(library.title, result.pushed.young))
+        if result.pushed.unwritable_photos:
             result.remarks.append(
-                f"{library.title} keeps no tags on {count_of(result.pushed.keepless, 'photo')} (their files can't be "
-                f"written): left alone, and {count_of(result.pushed.left_alone, 'tag')} with them. One photo is tried "
-                "again each day."
+                f"{library.title} keeps no tags on {count_of(result.pushed.unwritable_photos, 'photo')} (their files "
+                f"can't be written): left alone, and {count_of(result.pushed.left_alone, 'tag')} with them. One photo "
+                "is tried again each day."
             )
         if not dry_run:
             stored.connected.put(connection_of(catalogue)._replace(synced=now()))
@@ -160,8 +160,8 @@ def sync(
     return result
 
 
-def young_photos(title: str, n: int) -> str:
-    """Return the remark on recently added photos."""
+def recent_photos_remark(title: str, n: int) -> str:
+    """Return the remark on `n` photos that were added in the last five minutes."""
     return (
         f"{count_of(n, 'photo')} came in the last five minutes: {title} would lose their tags, so they get them later."
     )
@@ -170,21 +170,21 @@ def young_photos(title: str, n: int) -> str:
 def undo(
     catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
 ) -> PushResult:
-    """Remove exactly the pairs in the catalogue's log, until none is left or the server keeps them.
+    """Remove the tags that visterm wrote, by its log, until none is left or the server refuses to remove the others.
 
-    Remaining pairs are counted as refused or waiting, with reasons.
+    Remaining tags are counted as refused or waiting, with reasons.
     """
     connection_of(catalogue)
     with catalogue.stored.writing():
         recover(catalogue.stored.connected, library)
-        pushed = take_all(catalogue, library, dry_run=dry_run, progress=progress)
+        pushed = remove_all(catalogue, library, dry_run=dry_run, progress=progress)
         if not dry_run:
             catalogue.stored.history.note("undo sync", **pushed.as_dict())
     return pushed
 
 
 def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> PullResult:
-    """Update the catalogue from the library. Tags from before the first round were already learned."""
+    """Update the catalogue from the library. Tags count as new for learning only after the first round."""
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
     folder = folder_of(catalogue)
@@ -208,7 +208,7 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
 
 
 def _learn(catalogue: Catalogue, result: SyncRound, progress: Progress) -> None:
-    """Train once if people changed tags; after a kill, a newer current run shows that the training is finished."""
+    """Train once if people changed tags, unless a killed process did: then the current run isn't `learn_from`."""
     connected, run = catalogue.stored.connected, catalogue.stored.origin.fingerprint
     learn_from = connection_of(catalogue).learn_from
     if learn_from is None:

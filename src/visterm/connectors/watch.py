@@ -36,9 +36,9 @@ POLL_SECONDS = 30.0  # Interval for polling folders on network drives
 SETTLE_SECONDS = 2.0  # A file without changes for this long counts as completely copied
 COMPARE_AGAIN_SECONDS = 6 * 3600.0  # Interval for comparing all folders again, regardless of reports
 LOCK_RETRY_SECONDS = 2.0  # Wait this long before trying again if the catalogue is in use
-MIN_FOR_DOUBT = 20  # If a folder has at least this many photos and loses more than half, it may be disconnected
+MIN_PHOTOS_FOR_DOUBT = 20  # If a folder has at least this many photos and loses more than half, it may be disconnected
 
-TAG_SUFFIXES = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Of text files with tags
+TAG_SUFFIXES = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Suffixes of text files with tags
 
 
 class WatchRound(NamedTuple):
@@ -66,7 +66,7 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[Place] = ()) -> 
         watched = [
             folder
             for folder in indexed_folders(stored)
-            if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(paths, folder))
+            if not is_remote(folder) and (os.path.isdir(folder) or _count_inside(paths, folder))
         ]
     if not watched:
         raise UserError("No folder was indexed into this catalogue.", setting="folders", advice="Name some `folders`.")
@@ -118,37 +118,32 @@ class FolderWatcher:
     ) -> None:
         check_has_photos(catalogue.tagger.encoder)
         self._catalogue, self._stored, self._folders = catalogue, catalogue.stored, list(folders)
-        self._tags, self._seconds, self._stop, self._say, self._progress = (
-            tags,
-            poll or POLL_SECONDS,
-            stop,
-            say,
-            progress,
-        )
-        self._photos = readable_suffixes(videos=True)
+        self._tags, self._seconds, self._stop = tags, poll or POLL_SECONDS, stop
+        self._say, self._progress = say, progress
+        self._photo_suffixes = readable_suffixes(videos=True)
         tag_suffixes = TAG_SUFFIXES if tags not in (None, KEYWORDS) else set()
-        self._suffixes = self._photos | ({XMP} if tags else set()) | tag_suffixes
+        self._suffixes = self._photo_suffixes | ({XMP} if tags else set()) | tag_suffixes
         self._changed_files = ChangedFiles(settle)
         self._missing: dict[str, str] = {}  # Missing folder -> reason
         self._mounted: set[str] = set()  # Mount points seen in the folders so far
-        self._reports = poll is None  # Whether to use the system's reports
+        self._uses_reports = poll is None  # Whether to use the system's reports
 
     def rounds(self) -> Iterator[WatchRound]:
         """Yield the result of each update until stopped; first compare all folders completely."""
         while not self._stop.is_set():
             state, deadline = self._watched_state(), time.monotonic() + COMPARE_AGAIN_SECONDS
-            existing, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
-            polled = [folder for folder in existing if not self._reports or is_on_network(folder, mounted)]
+            existing, fs_types = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
+            polled = [folder for folder in existing if not self._uses_reports or is_on_network(folder, fs_types)]
             reported = [folder for folder in existing if folder not in polled]
             with closing(FolderChanges(reported, polled, self._suffixes, self._seconds, self._stop)) as changes:
                 yield from self.compare_folders()
                 while not self._stop.is_set() and self._watched_state() == state and time.monotonic() < deadline:
                     self._changed_files.touch(changes.wait())
-                    if changes.ended:  # compare the folders completely, as reports may be missing
-                        self._reports = False
+                    if changes.end_reason:  # compare the folders completely, as reports may be missing
+                        self._uses_reports = False
                         self._say(
                             f"The system's reports of changes broke off, as they do at names that are not UTF-8: "
-                            f"{changes.ended}. Looking at the folders every {POLL_SECONDS:.0f} seconds from now on."
+                            f"{changes.end_reason}. Looking at the folders every {POLL_SECONDS:g} seconds from now on."
                         )
                         break
                     if settled := self._changed_files.settled():
@@ -181,7 +176,7 @@ class FolderWatcher:
     def update_paths(self, settled: Sequence[str]) -> Iterator[WatchRound]:
         """Update the catalogue for changed, new and deleted paths."""
         photos: list[str] = []
-        gone: set[str] = set()
+        gone_paths: set[str] = set()
         for path in settled:
             if os.path.isdir(path):
                 try:
@@ -190,23 +185,23 @@ class FolderWatcher:
                 except DataError as error:
                     self._say(str(error))
             elif suffix_of(path) == XMP:
-                photos += _photos_beside(path, self._photos)
+                photos += _photos_of_sidecar(path, self._photo_suffixes)
             elif os.path.isfile(path):
                 photos.append(path)
             else:
-                gone.add(path)
+                gone_paths.add(path)
 
-        paths = self._stored.images.files() if gone else {}
-        lost_paths = [path for path in paths if _is_among(path, gone)]
+        paths = self._stored.images.files() if gone_paths else {}
+        lost_paths = [path for path in paths if _is_among(path, gone_paths)]
         if not photos and not lost_paths:
             return
         if self._tags not in (None, KEYWORDS) or any(
-            _is_doubtful(_n_inside(paths, folder) - _n_inside(lost_paths, folder), _n_inside(paths, folder))
+            _is_doubtful(_count_inside(paths, folder) - _count_inside(lost_paths, folder), _count_inside(paths, folder))
             for folder in self._folders
             if lost_paths
         ):
             yield from self.compare_folders()
-        elif (done := self._index(lambda: self._list_paths(photos, gone))) is not None:
+        elif (done := self._index(lambda: self._list_paths(photos, gone_paths))) is not None:
             yield WatchRound("", done)
 
     def _absence_reason(self, folder: str) -> str:
@@ -253,9 +248,10 @@ class FolderWatcher:
         listed = photos_of(encoder, photos, None, folder)
         if not isinstance(photos, Corpus):
             listed = replace(listed, left_out=tuple(unsearched.closed))
-        return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))
+        listed = listed.without_links_outside()
+        return replace(listed, may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))
 
-    def _list_paths(self, photos: Sequence[str], gone: set[str]) -> ListedPhotos:
+    def _list_paths(self, photos: Sequence[str], gone_paths: set[str]) -> ListedPhotos:
         """List the photos at some paths; photos in disconnected folders are not marked as gone."""
         tags_of: dict[str, list[str]] = {}
         inside: list[Path] = []
@@ -272,7 +268,9 @@ class FolderWatcher:
         return replace(
             listed,
             tags=[tags_of.get(str(path)) for path in inside],
-            may_be_gone=(lambda path: _is_among(path, gone) and not self._is_missing(path)) if gone else None,
+            may_be_gone=(
+                (lambda path: _is_among(path, gone_paths) and not self._is_missing(path)) if gone_paths else None
+            ),
         )
 
     def _is_missing(self, path: str) -> bool:
@@ -291,16 +289,16 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 def _is_doubtful(n_photos: int, n_known: int) -> bool:
     """Return whether a folder has so few of its known photos that it may be disconnected."""
-    return n_known > 0 and (n_photos <= 0 or (n_known >= MIN_FOR_DOUBT and 2 * n_photos < n_known))
+    return n_known > 0 and (n_photos <= 0 or (n_known >= MIN_PHOTOS_FOR_DOUBT and 2 * n_photos < n_known))
 
 
-def _n_inside(paths: Iterable[str], folder: str) -> int:
+def _count_inside(paths: Iterable[str], folder: str) -> int:
     return sum(is_inside(path, folder) for path in paths)
 
 
-def _is_among(path: str, gone: set[str]) -> bool:
-    """Return whether a path or one of its parent folders is in `gone`."""
-    while path not in gone:
+def _is_among(path: str, gone_paths: set[str]) -> bool:
+    """Return whether a path or one of its parent folders is in `gone_paths`."""
+    while path not in gone_paths:
         parent = os.path.dirname(path)
         if parent == path:
             return False
@@ -308,7 +306,7 @@ def _is_among(path: str, gone: set[str]) -> bool:
     return True
 
 
-def _photos_beside(sidecar: str, suffixes: Collection[str]) -> list[str]:
+def _photos_of_sidecar(sidecar: str, suffixes: Collection[str]) -> list[str]:
     """Return the photos that an XMP file may belong to: ``a.jpg`` for ``a.jpg.xmp``, and ``a.*`` for ``a.xmp``."""
     folder, name = os.path.split(sidecar[: -len(XMP)])
     if suffix_of(name) in suffixes:

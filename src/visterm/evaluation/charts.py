@@ -12,7 +12,7 @@ from typing import NamedTuple
 from visterm.evaluation.html_report import escape
 
 WIDTH, LINES_HEIGHT = 480, 300
-X_START, X_END, BOTTOM_MARGIN = 46, WIDTH - 14, 42  # Of the x axis, in pixels
+X_START, X_END, BOTTOM_MARGIN = 46, WIDTH - 14, 42  # Position of the x axis, in pixels
 BAR_HEIGHT, GROUP_GAP, LABELS_WIDTH, VALUES_WIDTH = 11, 7, 150, 42
 LEGEND_ROW_HEIGHT, HEADING_HEIGHT = 18, 24
 MAX_LABEL_LENGTH, MAX_NAME_LENGTH = 22, 62

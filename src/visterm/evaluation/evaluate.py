@@ -46,13 +46,13 @@ class AnnotationEvaluation:
     # image.
     hidden: sp.csr_array | None
     values: list[dict[str, NDArray[np.float64]]]  # Per tagger, the output of `visterm.metrics.measure`
-    given: int  # Number of tags that people gave
-    unknown: int  # Number of given tags that are not ranked
-    learned: list[int]  # Per tagger, number of images whose names it learned from
+    n_given: int  # Number of tags that people gave
+    n_unknown: int  # Number of given tags that are not ranked
+    n_learned: list[int]  # Per tagger, number of images whose names it learned from
     skipped: list[Skipped]  # Images that could not be read
     rankers: list[Ranker]  # Per tagger, to rank the tags of single images
     # Number of ranked tags with siblings; None without relations of tags.
-    with_siblings: int | None = None
+    n_with_siblings: int | None = None
     # Metric that was left out because it has no values to average -> the reason.
     undefined: dict[str, str] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ def evaluate_taggers(
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     optional: Sequence[str] = (),
-    only: Collection[str] | None = None,
+    ranked_tags: Collection[str] | None = None,
     isa: Path | None = None,
     progress: Progress = SILENT,
 ) -> AnnotationEvaluation:
@@ -113,14 +113,14 @@ def evaluate_taggers(
     tags that any tagger has learned are left out of the rankings.
 
     `metrics` are names from ``visterm metrics``; `optional` metrics are left out if they have no values to average,
-    unless no metric has values. `only` are the tags to rank, from `join_library`; None: all tags that all taggers know.
-    `isa` defines siblings for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database
+    unless no metric has values. `ranked_tags` are the tags to rank, from `join_library`; None: all tags that all
+    taggers know. `isa` defines siblings for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database
     files. If a run has a tree, photos with a child tag also have its parents, for all taggers. Raises DataError if
     there are no photos to measure on, or the relations are invalid.
     """
     vocabulary = shared_vocabulary(taggers)
-    if only is not None:
-        vocabulary = vocabulary.subset(column for column, tag in enumerate(vocabulary) if tag in only)
+    if ranked_tags is not None:
+        vocabulary = vocabulary.subset(column for column, tag in enumerate(vocabulary) if tag in ranked_tags)
     tag_tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
     tree_columns = None if tag_tree is None else TreeColumns(tag_tree, vocabulary)
     check_metrics(metrics, siblings=isa is not None, tree=tree_columns is not None)
@@ -160,12 +160,12 @@ def evaluate_taggers(
 
     return AnnotationEvaluation(
         readable_corpus, vocabulary, Y, hidden, values,
-        given=len(given_tags),
-        unknown=sum(tag not in vocabulary for tag in given_tags),
-        learned=[0 if run.encoder.by_number else run.learned_images.count(corpus.names) for run in taggers],
+        n_given=len(given_tags),
+        n_unknown=sum(tag not in vocabulary for tag in given_tags),
+        n_learned=[0 if run.encoder.by_number else run.learned_images.count(corpus.names) for run in taggers],
         skipped=skipped,
         rankers=rankers,
-        with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
+        n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
         undefined=undefined,
     )  # fmt: skip
 
@@ -183,22 +183,23 @@ def encode_for_all(
         raise DataError("There are no photos to measure on. Check the splits of the tag file.")
     rows_by_encoder: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
     skipped = {item.image: item for item in corpus.skipped}
-    common = np.arange(len(corpus))
+    shared_positions = np.arange(len(corpus))
     for tagger in taggers:
         encoder = tagger.encoder
         if encoder.fingerprint not in rows_by_encoder:
             if corpus.encoded is None:
                 encoder.refuse_unknown(corpus.images, only_if_all=True)
-            X, readable, unread = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
+            X, readable, unreadable = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
             rows_by_encoder[encoder.fingerprint] = X, np.asarray(readable)
-            skipped.update({item.image: item for item in unread})
-            common = np.intersect1d(common, readable)
+            skipped.update({item.image: item for item in unreadable})
+            shared_positions = np.intersect1d(shared_positions, readable)
 
     rows = {
-        name: X if readable.size == common.size else X[np.searchsorted(readable, common)]
+        name: X if readable.size == shared_positions.size else X[np.searchsorted(readable, shared_positions)]
         for name, (X, readable) in rows_by_encoder.items()
     }
-    return [rows[tagger.encoder.fingerprint] for tagger in taggers], corpus.subset(common), list(skipped.values())
+    shared_corpus = corpus.subset(shared_positions)
+    return [rows[tagger.encoder.fingerprint] for tagger in taggers], shared_corpus, list(skipped.values())
 
 
 def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:

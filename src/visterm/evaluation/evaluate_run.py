@@ -70,9 +70,9 @@ class EvaluateRequest:
     split: str | None = None
     """Measure only on the rows of this split. None: on the split "test", if there are splits."""
     tag_rules: Rules = None
-    """Format of the tag file, and for ``psib@k``, which tags are siblings (`TagRules.isa`)."""
+    """Format of the tag file, and which tags are siblings (`TagRules.isa`), for ``psib@k``: precision with siblings."""
     map: TagMap | None = None
-    """Photos of another library: a CSV of their_tag,run_tag, a mapping, or ``"names"``; see `join_library`."""
+    """How tags of another library map to the run's tags: a CSV of their_tag,run_tag, a mapping, or ``"names"``."""
     metrics: Sequence[str] | None = None
     """Names from ``visterm metrics``. None: the default metrics."""
     bands: bool = False
@@ -301,15 +301,16 @@ def _measure_annotation(
     needed_metrics = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     evaluation = evaluate_taggers(
         taggers, photos.measured, list(dict.fromkeys(needed_metrics)), optional=() if request.metrics else metrics,
-        only=None if other is None else other.ranked, isa=request.isa, progress=progress,
+        ranked_tags=None if other is None else other.ranked_tags, isa=request.isa, progress=progress,
     )  # fmt: skip
     extra_figures: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
     if other is not None:
-        extra_figures["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
+        given_counts = {"given": evaluation.n_given, "given_left_out": evaluation.n_unknown}
+        extra_figures["map_counts"] = other.counts | given_counts
     if request.precision is not None:
         extra_figures["wanted_precision"] = precision_summary(evaluation, names, request.precision)
     _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, mapped=other is not None)
-    _warn_of_learned(names, evaluation.learned, len(photos.measured), say)
+    _warn_of_learned(names, evaluation.n_learned, len(photos.measured), say)
     metrics = [name for name in metrics if name not in evaluation.undefined]
     values = {name: evaluation.mean(name) for name in metrics} | extra_figures
     if len(names) == 1 and not request.intervals and report is None:
@@ -358,10 +359,10 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     for line in evaluation.remarks:
         say(line)
     _report_left_out(evaluation, 1, len(tagger.vocabulary), say)
-    _warn_of_learned([run], [evaluation.learned], evaluation.images, say)
+    _warn_of_learned([run], [evaluation.n_learned], evaluation.n_images, say)
     values = {name: value.mean for name, value in evaluation.values.items()}
     figures = {name: v._asdict() if is_mean(name) else {"mean": v.mean} for name, v in evaluation.values.items()}
-    counts = {"images": evaluation.images, "tags": len(tagger.vocabulary)}
+    counts = {"images": evaluation.n_images, "tags": len(tagger.vocabulary)}
     return Measured(values, counts | {"runs": [{"run": run, "metrics": figures}], "pairs": []}, evaluation.skipped)
 
 
@@ -385,12 +386,12 @@ def _report_left_out(
 ) -> None:
     for reason in evaluation.undefined.values():
         say(f"Left out: {reason}")
-    if evaluation.unknown:
+    if evaluation.n_unknown:
         vocabulary_text = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
         reason = "joined" if mapped else f"in {vocabulary_text}"
-        say(f"{evaluation.unknown:,} of {evaluation.given:,} given tags are not {reason} and are not counted.")
-    if evaluation.with_siblings is not None:
-        say(f"{evaluation.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
+        say(f"{evaluation.n_unknown:,} of {evaluation.n_given:,} given tags are not {reason} and are not counted.")
+    if evaluation.n_with_siblings is not None:
+        say(f"{evaluation.n_with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
 
 
 def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int, say: Say) -> None:

@@ -29,8 +29,8 @@ TagMap = str | os.PathLike[str] | Mapping[str, str]
 class JoinedTags:
     """The matching tag of a run for each tag of another library; arrays of shape (n_theirs,)."""
 
-    ours: NDArray[np.int64]  # The number of the run's tag, or -1; several tags may match the same tag of the run
-    by_name: NDArray[np.bool_]
+    run_columns: NDArray[np.int64]  # The column of the run's tag, or -1; several tags may match the same tag of the run
+    is_by_name: NDArray[np.bool_]
     """Whether a tag is matched by its name; the other matches come from a map, or from vectors."""
 
 
@@ -52,7 +52,7 @@ class OtherLibrary:
     """Photos of another library, with tags renamed to the tags of a run."""
 
     corpus: Corpus  # All photos; unmatched tags keep their names
-    ranked: list[str]  # The tags of the run to rank: photos of the other library can have them
+    ranked_tags: list[str]  # The tags of the run to rank: photos of the other library can have them
     counts: dict[str, int | list[str]]  # Matched and unmatched tags, for JSON
     remarks: list[str]  # Lines about matched and unmatched tags, for people
 
@@ -68,7 +68,7 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
     translation = {} if tag_map == BY_NAMES else _read(tag_map, vocabulary)
     theirs = Vocabulary.from_lists([*corpus.tags, *([tag] for tags in corpus.negatives for tag in tags)])
     joined = join_tags(vocabulary, theirs.tags, translation)
-    is_joined = joined.ours != NONE
+    is_joined = joined.run_columns != NONE
     if not is_joined.any():
         tags_text = f"{count_of(len(theirs), 'tag')} of these photos (such as {_examples(theirs.tags)})"
         raise DataError(
@@ -77,16 +77,18 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
         )  # fmt: skip
 
     run_tag_of = {
-        tag_key(tag): vocabulary.tags[number] for tag, number in zip(theirs, joined.ours, strict=True) if number >= 0
+        tag_key(tag): vocabulary.tags[column]
+        for tag, column in zip(theirs, joined.run_columns, strict=True)
+        if column != NONE
     }
-    ranked = dict.fromkeys(vocabulary.tags[number] for number in joined.ours[is_joined])
+    ranked = dict.fromkeys(vocabulary.tags[number] for number in joined.run_columns[is_joined])
     if tree is not None:
         for tag in list(ranked):
             ranked.update(dict.fromkeys(parent for parent in tree.above(tag) if parent in vocabulary))
 
     numbers = np.flatnonzero(~is_joined)
     left_out = [theirs.tags[number] for number in numbers[np.argsort(-theirs.counts[numbers], kind="stable")]]
-    n_by_name, n_by_map = int(joined.by_name.sum()), int((is_joined & ~joined.by_name).sum())
+    n_by_name, n_by_map = int(joined.is_by_name.sum()), int((is_joined & ~joined.is_by_name).sum())
     unused = [tag for tag in translation if tag not in theirs]
     counts: dict[str, int | list[str]] = {
         "their_tags": len(theirs), "joined_by_name": n_by_name, "joined_by_map": n_by_map,

@@ -29,7 +29,7 @@ from visterm.metrics import check_metrics
 from visterm.metrics.retrieval import MIN_EASY_IMAGES
 
 N_PICTURES = 12  # Number of the best images, and of the worst images
-N_LISTED_TAGS = 5  # Per image
+N_LISTED_TAGS = 5  # Number of listed tags per image
 N_CHART_TAGS = 15  # Number of the most frequent tags, and of the worst tags
 COMPARED_METRICS = ("map", "p@5", "word_map")  # Metrics with a table of comparisons; results.json has all
 MIN_TAG_IMAGES = 5  # Minimum number of images of a tag in the list of worst tags: fewer are not reliable
@@ -37,7 +37,7 @@ MIN_TAG_IMAGES = 5  # Minimum number of images of a tag in the list of worst tag
 N_ROWS = 20
 """Number of rows of pictures, one per query and run, half of them for the best queries: keeps the page below 3 MB."""
 
-N_FOUND = 5  # Number of best images of each query with pictures
+N_QUERY_PICTURES = 5  # Number of best images of each query with pictures
 MAX_PICTURED_RUNS = 4  # Show pictures of at most this many runs; the tables have all runs
 
 VERDICT_TEXTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no significant difference", "")}
@@ -46,11 +46,11 @@ VERDICT_TEXTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no significa
 
 def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> Report:
     """Return the page on annotation; `PAGE_METRICS` must be measured, `results` come from `annotation_results`."""
-    left_out_note = f", of which {evaluation.unknown:,} are not in the vocabulary" if evaluation.unknown else ""
+    left_out_note = f", of which {evaluation.n_unknown:,} are not in the vocabulary" if evaluation.n_unknown else ""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
         f"Measured on {count_of(len(evaluation.corpus), 'image')} and {count_of(len(evaluation.vocabulary), 'tag')}, "
-        f"against the tags that people gave: {evaluation.given:,}{left_out_note}.",
+        f"against the tags that people gave: {evaluation.n_given:,}{left_out_note}.",
         thumbnail=SMALL_THUMBNAIL_SIDE,
     )
     _add_metrics(report, names, results)
@@ -60,10 +60,10 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
         _add_precision(report, results["wanted_precision"])
     _add_tags(report, evaluation, names, results)
     metrics = [metric for metric in results["runs"][0]["metrics"] if is_mean(metric)]
-    compared = [metric for metric in COMPARED_METRICS if metric in metrics] or metrics[: len(COMPARED_METRICS)]
-    _add_differences(report, results, compared, "images (for measures of tags and words: tags)")
-    if len(names) > 1 and len(compared) < len(metrics):
-        other_metrics = [metric for metric in metrics if metric not in compared]
+    compared_metrics = [metric for metric in COMPARED_METRICS if metric in metrics] or metrics[: len(COMPARED_METRICS)]
+    _add_differences(report, results, compared_metrics, "images (for measures of tags and words: tags)")
+    if len(names) > 1 and len(compared_metrics) < len(metrics):
+        other_metrics = [metric for metric in metrics if metric not in compared_metrics]
         report.note(f"results.json has the comparisons by {', '.join(other_metrics)}.")
     _add_pictures(report, evaluation, names)
     return report
@@ -156,11 +156,11 @@ def _add_precision(report: Report, precision: Figures) -> None:
 def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> None:
     counts = np.array(results["tag_images"])
     precision = evaluation.values[0][METRIC_OF_TAG_MEASURE["average precision"]]
-    frequent = np.lexsort((np.arange(counts.size), -counts))
-    frequent = frequent[counts[frequent] > 0][:N_CHART_TAGS]
+    frequent_tags = np.lexsort((np.arange(counts.size), -counts))
+    frequent_tags = frequent_tags[counts[frequent_tags] > 0][:N_CHART_TAGS]
     min_images = min(MIN_TAG_IMAGES, int(counts.max(initial=0)))
     rated_tags = np.flatnonzero((counts >= min_images) & ~np.isnan(precision))
-    worst = rated_tags[np.lexsort((-counts[rated_tags], precision[rated_tags]))][:N_CHART_TAGS]
+    worst_tags = rated_tags[np.lexsort((-counts[rated_tags], precision[rated_tags]))][:N_CHART_TAGS]
     report.section(
         "Tag by tag",
         f"Average precision: of all images, ranked by the score of the tag. Recall at {TAG_K}: the share of the tag's "
@@ -168,8 +168,8 @@ def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[
     )
 
     for heading, tags in (
-        (f"The {len(frequent)} most frequent tags", frequent),
-        (f"The {len(worst)} worst tags, of those that at least {min_images} images have", worst),
+        (f"The {len(frequent_tags)} most frequent tags", frequent_tags),
+        (f"The {len(worst_tags)} worst tags, of those that at least {min_images} images have", worst_tags),
     ):
         report.subsection(heading)
         labels = [(evaluation.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in tags]
@@ -287,8 +287,8 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
     run_text = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
         f"The best queries{run_text}, and the worst",
-        f"By average precision; ties are broken by more relevant images. Below each query are its first {N_FOUND} "
-        "images, best first; relevant images are outlined and ticked.",
+        f"By average precision; ties are broken by more relevant images. Below each query are its first "
+        f"{N_QUERY_PICTURES} images, best first; relevant images are outlined and ticked.",
     )
     report.note_on_pictures(evaluation.corpus)
 
@@ -296,7 +296,7 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
         if not queries:
             continue
         report.subsection(heading)
-        rankings = [evaluation.best_images(queries, N_FOUND, number) for number in range(len(run_names))]
+        rankings = [evaluation.best_images(queries, N_QUERY_PICTURES, number) for number in range(len(run_names))]
         for row, query in enumerate(queries):
             note = f"{count_of(int(evaluation.n_relevant[query]), 'relevant image')}, average precision "
             note += " · ".join(f"{values['AvgP'][query]:.2f}" for values in evaluation.values[: len(run_names)])
@@ -317,8 +317,8 @@ def best_and_worst(
 
     For equal values, queries with more relevant images come first in both lists: their values are more reliable.
     """
-    defined = np.flatnonzero(~np.isnan(values))
-    best_first = defined[np.lexsort((defined, -n_relevant[defined], -values[defined]))]
-    worst_first = defined[np.lexsort((defined, -n_relevant[defined], values[defined]))]
-    best = best_first[: min(max_queries, (defined.size + 1) // 2)].tolist()
+    defined_queries = np.flatnonzero(~np.isnan(values))
+    best_first = defined_queries[np.lexsort((defined_queries, -n_relevant[defined_queries], -values[defined_queries]))]
+    worst_first = defined_queries[np.lexsort((defined_queries, -n_relevant[defined_queries], values[defined_queries]))]
+    best = best_first[: min(max_queries, (defined_queries.size + 1) // 2)].tolist()
     return best, [query for query in worst_first.tolist() if query not in best][:max_queries]

@@ -139,7 +139,7 @@ def evaluate_queries(
         if (known_tags := tagger.known_tags(X)) is not None
     ]
     hidden = sum(hidden_by_tagger[1:], start=hidden_by_tagger[0]) if hidden_by_tagger else None
-    values, at_recall, at_rank, searches = [], [], [], []
+    values, recall_curves, rank_curves, searches = [], [], [], []
 
     for tagger, X, words, combination in zip(taggers, rows, tagger_words, combinations, strict=True):
         weights = weigh_words(words, tagger.idf)
@@ -148,8 +148,8 @@ def evaluate_queries(
         if ranks.ranks.size == 0:
             raise DataError("No photo remains to be found: the run learned all these tags. Measure on held-out tags.")
         values.append(measure_queries(ranks, relevant))
-        at_recall.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
-        at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, MAX_CURVE_RANK + 1)]))
+        recall_curves.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
+        rank_curves.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, MAX_CURVE_RANK + 1)]))
         searches.append(Searches(scores, weights, hidden, combination))
 
     is_seen = None
@@ -160,7 +160,7 @@ def evaluate_queries(
     n_relevant = np.diff(relevant.indptr).astype(np.int64)
     return QueryEvaluation(
         texts, n_relevant, kinds_of_queries(n_words, n_relevant, is_seen), values, skipped, left_out,
-        readable_corpus, relevant, at_recall, at_rank, searches,
+        readable_corpus, relevant, recall_curves, rank_curves, searches,
     )  # fmt: skip
 
 
@@ -176,12 +176,12 @@ def queries_from_tags(
     """Make queries from the tags that all taggers know; the matrix of each tagger has the tagger's own columns."""
     vocabulary = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
     columns = (column for column, tag in enumerate(vocabulary) if all(tag in tagger.vocabulary for tagger in taggers))
-    shared = vocabulary.subset(columns)
-    if len(shared) == 0:
+    shared_tags = vocabulary.subset(columns)
+    if len(shared_tags) == 0:
         return [], [], sp.csr_array((0, len(tags))), 0
-    queries = queries_of_tags(shared.encode(tags), max_words=max_words)
-    words = [as_csr(queries.words @ tagger.vocabulary.encode([[tag] for tag in shared])) for tagger in taggers]
-    return queries.texts(shared.tags), words, queries.relevant, 0
+    queries = queries_of_tags(shared_tags.encode(tags), max_words=max_words)
+    words = [as_csr(queries.words @ tagger.vocabulary.encode([[tag] for tag in shared_tags])) for tagger in taggers]
+    return queries.texts(shared_tags.tags), words, queries.relevant, 0
 
 
 def _queries_from_file(

@@ -45,7 +45,7 @@ from visterm.models.base import Annotator
 from visterm.tagging.tagger import Tagger
 
 MEASURED = TRAIN  # The bit that marks images of the split to measure on
-USUAL_SPLIT = "test"
+DEFAULT_SPLIT = "test"
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class StreamedEvaluation:
 
     # Metric -> its value with a 95 % interval, which has zero width if the metric is not a mean.
     values: dict[str, Interval]
-    images: int  # Number of images that were measured
+    n_images: int  # Number of images that were measured
     # Number of tags that people gave, and how many of them the run does not know
-    given: int
-    unknown: int
-    learned: int  # Number of images whose names the run learned from
+    n_given: int
+    n_unknown: int
+    n_learned: int  # Number of images whose names the run learned from
     skipped: list[Skipped]  # Images in the tag file without features
     remarks: list[str]  # Lines about tags without an image and images without tags
-    with_siblings: int | None  # Number of tags with siblings; None without relations of tags
+    n_with_siblings: int | None  # Number of tags with siblings; None without relations of tags
     undefined: dict[str, str] = field(default_factory=dict)
     """Metric that was left out because it has no values to average -> the reason."""
 
@@ -121,7 +121,7 @@ def evaluate_streamed(
                 undefined[name] = str(error)
         return StreamedEvaluation(
             values, judged.n_images, judged.n_given, judged.n_unknown, learned, judged.skipped, judged.remarks,
-            with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
+            n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
             undefined=undefined,
         )  # fmt: skip
 
@@ -133,7 +133,7 @@ def _parts(
 
     def read(number: int) -> tuple[list[str], Matrix, sp.csr_array]:
         shards.check(number)
-        positions = judged.measured(number)
+        positions = judged.measured_positions(number)
         names, _, rows = shards.read(number)
         numbers = positions - shards.starts[number]
         selected = rows if numbers.size == len(names) else rows[numbers]
@@ -177,13 +177,13 @@ class MeasuredTags(JoinedTable):
         self._read(stream_table(as_path(table), **columns), requested, unread)
         self._bit = NO_SPLIT if requested is None and not self._splits else MEASURED
         if requested is None and self._splits:
-            split = USUAL_SPLIT
+            split = DEFAULT_SPLIT
         self.skipped = [item for bit, item in unread if bit == self._bit]
         self._pairs.sort([tag_key(tag) for tag in vocabulary])
         self.n_images = self.n_given = self.n_unknown = 0
 
         for number in range(len(shards)):
-            positions = self.measured(number)
+            positions = self.measured_positions(number)
             tags, _ = self._pairs.at(positions)
             self.n_images += positions.size
             self.n_given += tags.size
@@ -196,7 +196,7 @@ class MeasuredTags(JoinedTable):
                 problem, advice = f"No image is in the split '{split}'.", f"The tags name these: {names}; or 'all'."
             raise UnknownNameError(problem, setting="split", value=split, advice=advice)
 
-    def measured(self, number: int) -> NDArray[np.int64]:
+    def measured_positions(self, number: int) -> NDArray[np.int64]:
         """Return positions of a shard's images to measure on. Raises TagFileError if an image is in two splits."""
         positions: NDArray[np.int64] = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
         return positions
@@ -205,7 +205,7 @@ class MeasuredTags(JoinedTable):
         """Return the number of images to measure on per tag, shape (n_tags,)."""
         counts = np.zeros(self.n_tags, np.int64)
         for number in range(len(self.shards)):
-            counts += np.bincount(self.rows_at(self.measured(number)).indices, minlength=counts.size)
+            counts += np.bincount(self.rows_at(self.measured_positions(number)).indices, minlength=counts.size)
         return counts
 
     def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
@@ -220,7 +220,7 @@ class MeasuredTags(JoinedTable):
             return tag_hash(tag_key(tag if column is None else vocabulary.tags[column]))
 
         def bit_of(split: str | None) -> int:
-            if requested == "all" or (split is not None and split == (requested or USUAL_SPLIT)):
+            if requested == "all" or (split is not None and split == (requested or DEFAULT_SPLIT)):
                 return MEASURED
             return NO_SPLIT if split is None else OTHER
 

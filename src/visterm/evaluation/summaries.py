@@ -183,20 +183,20 @@ def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], pr
     runs = []
 
     for name, ranker in zip(names, evaluation.rankers, strict=True):
-        given, right = _counts(evaluation, ranker, precision, [tags for _, tags in bands])
+        given_counts, right_counts = _counts(evaluation, ranker, precision, [tags for _, tags in bands])
         rows = []
         for number, (band, tags) in enumerate(bands):
-            share = share_of_right(right[number], given[number])
-            n_relevant, n_right = int((evaluation.Y[:, tags].data > 0).sum()), int(right[number].sum())
+            share = share_of_right(right_counts[number], given_counts[number])
+            n_relevant, n_right = int((evaluation.Y[:, tags].data > 0).sum()), int(right_counts[number].sum())
             rows.append({
                 "band": band,
                 "tags": int(tags.size),
-                "given": int(given[number].sum()),
+                "given": int(given_counts[number].sum()),
                 "right": n_right,
                 "precision": None if share is None else share._asdict(),
                 "reached": None if share is None else share.high >= precision,
                 "recall": n_right / n_relevant if n_relevant else None,
-                "tags_an_image": float(given[number].mean()),
+                "tags_an_image": float(given_counts[number].mean()),
             })  # fmt: skip
         runs.append({"run": name, "bands": rows})
 
@@ -208,7 +208,7 @@ def _counts(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the number of predicted and of right tags per band and image, shape (n_bands, n_images)."""
     cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=precision)  # raises an error without a calibration
-    given, right = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)
+    given_counts, right_counts = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)
     columns = slice(None) if ranker.columns is None else ranker.columns
     for rows, scores in ranker.tagger.model.score_blocks(ranker.X):
         is_predicted = (ranker.tagger.confidences(scores) >= cutoff.least)[:, columns]
@@ -216,8 +216,10 @@ def _counts(
             is_predicted &= evaluation.hidden[rows].toarray() == 0
         hits = is_predicted & (evaluation.Y[rows].toarray() > 0)
         for number, tags in enumerate(bands):
-            given[number, rows], right[number, rows] = is_predicted[:, tags].sum(axis=1), hits[:, tags].sum(axis=1)
-    return given, right
+            given_counts[number, rows] = is_predicted[:, tags].sum(axis=1)
+            right_counts[number, rows] = hits[:, tags].sum(axis=1)
+
+    return given_counts, right_counts
 
 
 def precision_cells(row: Figures, precision: float) -> list[tuple[str, str]]:

@@ -40,7 +40,7 @@ class Cleaning(NamedTuple):
 
     rules: TagRules
     aliases: Mapping[str, str]  # Aliases of the rules, and paths of the tree with their tags
-    words: list[str]  # Tags even if no image has them
+    words: list[str]  # Words that become tags even if no image has them
     tree: Sequence[tuple[str, str]] | None = None  # Child and parent of the tags' tree
     paths: bool = False  # Whether tags are paths, from which the tree is built
 
@@ -56,7 +56,7 @@ class Cleaning(NamedTuple):
         if negative := next((word for word in words if word.startswith("-")), None):
             raise UserError(
                 f"The word '{negative}' begins with '-', which means 'not' in searches.",
-                setting="words", value=negative, advice="Take the '-' off.",
+                setting="words", value=negative, advice="Remove the '-'.",
             )  # fmt: skip
 
         lists = [word for word in words if "," in word or ";" in word]
@@ -92,7 +92,7 @@ class Cleaning(NamedTuple):
             say(remark)
         return pruned.corpus, pruned.facts
 
-    def grow(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
+    def with_ancestors(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
         """Add the ancestors of each image's tags; return the corpus, and this cleaning with the tree as pairs."""
         aliases = dict(self.aliases)
         tag_of_path: Mapping[str, str] = {}
@@ -140,7 +140,7 @@ class Cleaning(NamedTuple):
         return [f"Aliases: {count_of(len(used), 'spelling')} of {count_of(n_tags, 'tag')}{rest}."]
 
 
-def one_or_features(images: Any) -> Any:
+def single_or_features(images: Any) -> Any:
     """Return the only item of a list; return a list of features folders, and other values, unchanged.
 
     Raises UserError if one of several items is not a features folder.
@@ -164,12 +164,12 @@ def plan_streaming(
 ) -> Plan | None:
     """Return the plan for streaming features from disk; None if they fit in memory, or if `images` are not features.
 
-    `images` are as `one_or_features` returns them; features in several folders are always streamed. `say` is called
+    `images` are as `single_or_features` returns them; features in several folders are always streamed. `say` is called
     with a line for people, and `way` describes in that line how features are streamed. Raises UserError if `memory` is
     set without features, or the model cannot stream.
     """
-    are_several = isinstance(images, list | tuple)
-    folders = images if are_several else [images]
+    are_in_several_folders = isinstance(images, list | tuple)
+    folders = images if are_in_several_folders else [images]
     if not folders or not all(map(is_features, folders)):
         if memory is None:
             return None
@@ -184,10 +184,10 @@ def plan_streaming(
 
     shards = Shards(images)
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), memory)
-    streamed = plan.needed > plan.memory or are_several
+    streamed = plan.needed > plan.memory or are_in_several_folders
     if model is not None and streamed:
         check_streams(model, shards.n_folders)
-    if are_several and plan.needed <= plan.memory:
+    if are_in_several_folders and plan.needed <= plan.memory:
         say(f"The features are in {len(folders)} folders: {way or 'streamed from disk'}.")
     elif memory is not None or streamed:
         say(plan.line(way))
@@ -245,7 +245,7 @@ class ImagesToLearn(NamedTuple):
     encoder: AnyEncoder  # The encoder of the run or, for features, the encoder that made them
     relations: WordRelations  # Including the tree
     cleaning: Cleaning  # Including the aliases from the tree of the tags
-    facts: dict[str, object]  # To save with the run
+    facts: dict[str, object]  # Facts to save with the run
 
 
 def clean_images(
@@ -256,12 +256,12 @@ def clean_images(
     say: Say,
     *,
     any_encoder: bool,
-    related: bool = True,
+    with_relations: bool = True,
 ) -> ImagesToLearn:
     """Select, check, clean and relate the images and tags of a corpus; report what was understood and left out.
 
-    `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without `related`, no
-    relations except the tree are read. Raises DataError if most tags look like lists, or no tag remains.
+    `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without
+    `with_relations`, only the tree is read. Raises DataError if most tags look like lists, or no tag remains.
     """
     split_remarks = not_learned(corpus.splits) if request.split is None else []
     for remark in (*corpus.remarks, *split_remarks):
@@ -280,12 +280,12 @@ def clean_images(
     if any_encoder and corpus.encoded is None:
         say(default_line())
 
-    corpus, full_cleaning = cleaning.grow(corpus, say)
+    corpus, full_cleaning = cleaning.with_ancestors(corpus, say)
     if full_cleaning.rules.prunes:
         corpus, left_out = full_cleaning.prune(corpus, say)
         facts |= left_out
 
-    relations = _relations(start.model, request, corpus, full_cleaning, say, related=related)
+    relations = _relations(start.model, request, corpus, full_cleaning, say, with_relations=with_relations)
     encoder, encoded = start.encoder, corpus.encoded
     if encoded is not None:
         encoder = encoder_of(encoder, encoded.encoder, encoded.requested, any_encoder=any_encoder)
@@ -293,12 +293,12 @@ def clean_images(
 
 
 def _relations(
-    model: Annotator, request: FitRequest, corpus: Corpus, cleaning: Cleaning, say: Say, *, related: bool
+    model: Annotator, request: FitRequest, corpus: Corpus, cleaning: Cleaning, say: Say, *, with_relations: bool
 ) -> WordRelations:
     """Return the relations between tags, from the request or from the tag rules, together with the tree."""
     rules, relations = request.rules, request.relations or WordRelations()
     rules_have_relations = rules.part_of is not None or rules.isa is not None
-    if related and request.relations is None and (rules_have_relations or "part_of" in model.takes):
+    if with_relations and request.relations is None and (rules_have_relations or "part_of" in model.takes):
         relations = relations_to_learn(model, request, corpus, cleaning.aliases, say)
     if cleaning.tree is not None:  # parents in the tree are also is-a relations
         relations = relations._replace(is_a=relations.is_a or cleaning.tree, tree=cleaning.tree)

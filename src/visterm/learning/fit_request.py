@@ -46,7 +46,7 @@ class FitRequest:
     """How to clean and relate tags and to read the tag file: a TOML file, or its keys and values (`TagRules`)."""
     idf: Place | None = None
     """A reference corpus with one text per line, which weighs the words of queries: the rarer a word is in the texts,
-    the more it weighs. None: the rarer it is among the training images."""
+    the more it weighs. None: the frequencies of words among the training images are used instead."""
     encoder: str | None = None
     """A name from ``visterm encoders``, with the encoder's argument after a colon (``"onnx:network.onnx"``).
     None: the first network that is on this machine, or else "visterms"; for features, the encoder that made them."""
@@ -75,7 +75,7 @@ class FitRequest:
     matches. It takes almost no time if the model holds out images anyway; other models are fitted once more, on four
     fifths of the images."""
     min_count: int = 1
-    """Leave out tags of fewer training images than this."""
+    """Leave out tags with fewer training images."""
     relations: WordRelations | None = None
     """Part-of and is-a relations between tags: saved with the run, and passed to models that learn from parts (models
     with the setting `part_of`). None: read from the files that `tag_rules` names."""

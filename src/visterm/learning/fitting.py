@@ -158,11 +158,11 @@ def fit_queries(
 ) -> tuple[Learned, TrainingRows]:
     """Learn from queries and their relevant images; return the result and the training rows."""
     queries = query_rows(
-        start.encoder, images.corpus, lines, of_tags=request.learns_tags, min_count=request.min_count,
+        start.encoder, images.corpus, lines, only_tags=request.learns_tags, min_count=request.min_count,
         aliases=images.cleaning.aliases, progress=progress,
     )  # fmt: skip
     rows = queries.rows
-    start.relations.side_of(rows.vocabulary, start.model.takes)  # raises DataError if no relation is between words
+    start.relations.side_knowledge(rows.vocabulary, start.model.takes)  # raises DataError if no words are related
     reference = None if request.idf is None else reference_of(request.idf, start.encoder, rows.vocabulary)
     idf = inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0]) if reference is None else reference.idf
     queries.fit(start.model, idf, progress)
@@ -178,16 +178,16 @@ def learn_rows(
     progress: Progress = SILENT,
     on_epoch: OnEpoch | None = None,
 ) -> Learned:
-    """Learn from encoded rows: the second half of a fit, to compare models on the same rows.
+    """Learn from encoded rows: the second half of a fit, which can also compare models on the same rows.
 
     `start` has the encoder, the model, the relations and the weights of words; `start_words` has the start vectors of
     tags. `on_epoch` is passed to `Annotator.fit`, except for images known by number and with a reference corpus.
     """
     tag_vectors = None
     if start_words is not None:
-        tag_vectors, words = start_words.of_tags(start.model, rows)
+        tag_vectors, words = start_words.tag_vectors(start.model, rows)
         start = start.changed(words=words)
-    side = start.relations.side_of(
+    side = start.relations.side_knowledge(
         rows.vocabulary, start.model.takes, blocks=start.encoder.blocks, word_vectors=tag_vectors
     )
     rows = rows._replace(side=side)

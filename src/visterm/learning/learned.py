@@ -63,7 +63,7 @@ class LearnedImages:
         return LearnedImages(np.union1d(self.hashes, name_hashes(names)))
 
     def count(self, names: Sequence[str]) -> int:
-        """Count the names that are in the set; another name counts with the probability (size of the set) / 10¹⁹."""
+        """Count the names in the set; other names are counted, too, with a probability of (size of the set) / 10¹⁹."""
         if not self.hashes.size:
             return 0
         hashes = name_hashes(names)
@@ -138,7 +138,7 @@ class Learned:
             facts["texts of the reference corpus"] = self.reference.n_texts
         if self.words.source is not None:
             facts["word vectors"] = self.words.source.name
-            facts["tags without a word vector"] = len(self.words.without)
+            facts["tags without a word vector"] = len(self.words.tags_without_vector)
         return facts
 
     @cached_property
@@ -216,9 +216,9 @@ class RunFiles(Learned):
     def __init__(self, path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> None:
         self.folder, self.n_jobs = persist.open_folder(path, "run"), n_jobs
         self.saved_fingerprint = persist.read_json(self.folder / persist.MANIFEST).get(FINGERPRINT)
-        required = ("vocabulary", "facts", "saved_tag_rows")
-        optional = ("model", "encoder", "skipped", "learned_images", "relations") if whole else ()
-        for name in (*required, *optional, "words", "given", "reference", "calibration"):
+        search_parts = ("vocabulary", "facts", "saved_tag_rows", "words", "given", "reference", "calibration")
+        other_parts = ("model", "encoder", "skipped", "learned_images", "relations") if whole else ()
+        for name in (*search_parts, *other_parts):
             getattr(self, name)
 
     vocabulary: Vocabulary = _part("vocabulary.json", lambda run, file: Vocabulary.from_json(persist.read_json(file)))

@@ -127,7 +127,7 @@ def query_rows(
     corpus: Corpus,
     lines: Sequence[QueryRow],
     *,
-    of_tags: bool = False,
+    only_tags: bool = False,
     min_count: int = 1,
     aliases: Mapping[str, str] | None = None,
     progress: Progress = SILENT,
@@ -135,7 +135,7 @@ def query_rows(
     """Collect the words of the queries, fit the encoder on the images, and encode.
 
     As in `training_rows`, if there are splits, "train" is used for training and "valid" is held out. All images of the
-    splits are used, also images that are not relevant to any query. With `of_tags`, only tags of the corpus count as
+    splits are used, also images that are not relevant to any query. With `only_tags`, only tags of the corpus count as
     words, weighted by how many images have them; otherwise all words of the queries count, weighted by how many images
     are relevant to a query with the word. Words of fewer than `min_count` images are left out. Raises DataError if no
     query remains.
@@ -145,11 +145,11 @@ def query_rows(
     train, unknown = known_part(encoder, train)
     held_out, unknown_held_out = known_part(encoder, held_out)
     judged = judge_images(lines, train.names)
-    captions = train.tags if of_tags else _captions(judged.texts, judged.relevant)
+    captions = train.tags if only_tags else _captions(judged.texts, judged.relevant)
     candidates = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
     words, usable = _words_of(judged.texts, candidates)
     learned = QueryImages(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
-    counts = candidates.counts if of_tags else np.bincount(learned.words_of_images.indices, minlength=len(candidates))
+    counts = candidates.counts if only_tags else np.bincount(learned.words_of_images.indices, minlength=len(candidates))
     kept_words = np.flatnonzero(
         (np.bincount(words.indices[words.data > 0], minlength=len(candidates)) > 0) & (counts >= min_count)
     )
@@ -157,7 +157,7 @@ def query_rows(
         raise DataError(
             f"None of the {len({row.query for row in lines}):,} queries has both a relevant image "
             f"among the {count_of(len(train), 'image')} to learn from and a word "
-            f"{'that is a tag' if of_tags else 'of its own'} of at least {min_count} of them.",
+            f"{'that is a tag' if only_tags else 'of its own'} of at least {min_count} of them.",
             setting="min_count", value=min_count,
             advice="Check that the query file names images as the folder or the tag file does, or lower `min_count`.",
         )  # fmt: skip
@@ -170,18 +170,18 @@ def query_rows(
     if learned.relevant.nnz == 0:
         raise DataError("No image that is relevant to a query could be read, so there is nothing to learn.")
     names = {*train.names, *held_out.names}
-    judged_valid = valid if valid.relevant.nnz else None
+    usable_valid = valid if valid.relevant.nnz else None
     return QueryRows(
         TrainingRows(
             vocabulary,
             learned.X,
             learned.words_of_images,
-            None if judged_valid is None else (judged_valid.X, judged_valid.words_of_images),
+            None if usable_valid is None else (usable_valid.X, usable_valid.words_of_images),
             [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid],
             names=[*train.names, *held_out.names],
         ),
         learned,
-        judged_valid,
+        usable_valid,
         {
             "queries": learned.words.shape[0],
             "queries left out": len({row.query for row in lines}) - learned.words.shape[0],
@@ -219,7 +219,7 @@ def check_learns_queries(model: Annotator) -> None:
 
 def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:
     """Return for each image the words of the queries that it is relevant to; a phrase in quotes is one word."""
-    query_words = [[word.text for run in split_query(text) for word in run if word.sign > 0] for text in texts]
+    query_words = [[word.text for part in split_query(text) for word in part if word.sign > 0] for text in texts]
     captions: list[list[str]] = [[] for _ in range(relevant.shape[1])]
     for query, image in zip(*relevant.tocoo().coords, strict=True):
         captions[image] += query_words[query]

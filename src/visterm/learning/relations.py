@@ -84,18 +84,18 @@ class WordRelations(NamedTuple):
                 advice=f"Leave `mapping` out, or pass WordNet as `part_of`: its folder, or the word {WORDNET}.",
             )  # fmt: skip
 
-        parts: Sequence[tuple[str, str]] = ()
+        part_of_pairs: Sequence[tuple[str, str]] = ()
         senses = None
         if part_of is not None:
             wordnet_mapping = mapping if is_wordnet(part_of) else None
             source = None if part_of == WORDNET else part_of
             part_relations = read_part_relations(source, vocabulary, mapping=wordnet_mapping, inherit=inherit)
-            parts, senses = part_relations.relations, part_relations.senses
+            part_of_pairs, senses = part_relations.relations, part_relations.senses
             if is_a is None and senses is not None and part_relations.wordnet is not None:
-                return cls(parts, _wordnet_is_a(part_relations.wordnet, senses), senses)
+                return cls(part_of_pairs, _wordnet_is_a(part_relations.wordnet, senses), senses)
 
         if is_a is None:
-            return cls(parts)
+            return cls(part_of_pairs)
         if is_wordnet(is_a):
             wordnet = WordNet(None if is_a == WORDNET else is_a)
             senses = match_tags(wordnet, vocabulary, mapping=mapping)
@@ -103,18 +103,18 @@ class WordRelations(NamedTuple):
         else:
             is_a_pairs = read_is_a(is_a)
         sibling_sets(is_a_pairs, vocabulary)  # raises DataError if no relation has a tag
-        return cls(parts, is_a_pairs, senses)
+        return cls(part_of_pairs, is_a_pairs, senses)
 
-    def pairs(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    def part_of_columns(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
         return part_pairs(self.part_of, vocabulary)
 
-    def among(self, vocabulary: Vocabulary) -> Self:
+    def restricted_to(self, vocabulary: Vocabulary) -> Self:
         """Return only the relations of tags in a vocabulary; there may be none."""
         part_of = [pair for pair in self.part_of if pair[0] in vocabulary and pair[1] in vocabulary]
         return self._replace(part_of=part_of, is_a=[pair for pair in self.is_a if pair[0] in vocabulary])
 
-    def side_of(
+    def side_knowledge(
         self,
         vocabulary: Vocabulary,
         takes: Collection[str],
@@ -122,22 +122,22 @@ class WordRelations(NamedTuple):
         blocks: Sequence[int] | None = None,
         word_vectors: NDArray[np.float32] | None = None,
     ) -> SideKnowledge:
-        """Return the relations as side knowledge of the kinds that a model `takes`, with `blocks` and `word_vectors`.
+        """Return the kinds of side knowledge that a model `takes`: relations, with `blocks` and `word_vectors`.
 
         Raises DataError if there are part-of relations, but not between two tags.
         """
-        part_of = self.pairs(vocabulary) if self.part_of else None
-        siblings, pairs = None, None
+        part_of = self.part_of_columns(vocabulary) if self.part_of else None
+        siblings, tree = None, None
         if "siblings" in takes and self.is_a:
             siblings = np.stack(sp.triu(sibling_sets(self.is_a, vocabulary), k=1).nonzero(), axis=1)
         if "tree" in takes and self.tree:
-            pairs = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
-        return SideKnowledge(part_of=part_of, siblings=siblings, tree=pairs, blocks=blocks, word_vectors=word_vectors)
+            tree = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
+        return SideKnowledge(part_of=part_of, siblings=siblings, tree=tree, blocks=blocks, word_vectors=word_vectors)
 
-    def kinds(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
-        """Return pairs of columns: a tag, and another tag that it is a kind of, over any number of is-a steps.
+    def ancestor_columns(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
+        """Return pairs of columns, of a tag and of another tag that it is a kind of, over any number of is-a steps.
 
-        int64, shape (n_pairs, 2), sorted and unique; intermediate words need not be tags.
+        The result, int64 of shape (n_pairs, 2), is sorted and unique; intermediate words need not be tags.
         """
         parents: defaultdict[str, set[str]] = defaultdict(set)
         for child, parent in self.is_a:
@@ -160,7 +160,7 @@ class WordRelations(NamedTuple):
         """Return a line that summarizes the relations of the tags."""
         parts = []
         if self.part_of:
-            pairs = self.pairs(vocabulary)
+            pairs = self.part_of_columns(vocabulary)
             n_tags = len(np.unique(pairs))
             parts.append(
                 f"{count_of(len(pairs), 'part-of relation')} between {n_tags:,} of {count_of(len(vocabulary), 'tag')}"

@@ -87,15 +87,15 @@ class StartWords(NamedTuple):
         say(f"Left out: {count_of(len(left_out), 'word')} with neither a vector nor a photo (such as {examples}).")
         return usable_words
 
-    def of_tags(self, model: Annotator, rows: TrainingRows) -> tuple[NDArray[np.float32], WordPlaces]:
+    def tag_vectors(self, model: Annotator, rows: TrainingRows) -> tuple[NDArray[np.float32], WordPlaces]:
         """Return the start vectors of the tags of the rows, and the source for other words.
 
         The vectors have the shape (n_tags, width); rows of zeros, for tags without a vector, start at random.
         """
         vectors = self.vectors if self.vectors is not None else self._learn(model, rows)
         matrix, _ = vectors_of_tags(vectors, rows.vocabulary)
-        without = [rows.vocabulary.tags[tag] for tag in np.flatnonzero(~matrix.any(axis=1))]
-        return matrix, WordPlaces(self.source, width=vectors.width, without=without)
+        tags_without = [rows.vocabulary.tags[tag] for tag in np.flatnonzero(~matrix.any(axis=1))]
+        return matrix, WordPlaces(self.source, width=vectors.width, tags_without_vector=tags_without)
 
     def _learn(self, model: Annotator, rows: TrainingRows) -> WordVectors:
         seed, Y = getattr(model, "random_state", None), as_csr(rows.Y > 0)
@@ -130,8 +130,8 @@ def default_word_vectors(model: Annotator, encoder: AnyEncoder) -> str | None:
 
     A model that starts from word vectors and has no `dim` needs vectors in the space of its features.
     """
-    takes = needs_features_width(model) and model.word_vectors is None
-    return ENCODER if takes and encoder.reads_texts else None
+    needs_vectors = needs_features_width(model) and model.word_vectors is None
+    return ENCODER if needs_vectors and encoder.reads_texts else None
 
 
 def needs_features_width(model: Annotator) -> bool:
@@ -144,12 +144,12 @@ def no_vectors_warning(model: Annotator, encoder: AnyEncoder) -> str:
     if not needs_features_width(model) or model.word_vectors is not None or not isinstance(model, PlacesWords):
         return ""
     return (
-        f"{no_text_tower(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Use an "
-        "encoder with a text tower (visterm encoders), or word vectors from a file."
+        f"{tower_clause(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Use "
+        "an encoder with a text tower (visterm encoders), or word vectors from a file."
     )
 
 
-def no_text_tower(encoder: AnyEncoder) -> str:
+def tower_clause(encoder: AnyEncoder) -> str:
     """Return the clause "'NETWORK' has no text tower", with the name of the network, for messages."""
     network = getattr(encoder, "network", None)
     return f"'{Path(network).name if network else ENCODERS.name_of(encoder)}' has no text tower"
@@ -164,11 +164,12 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
         SENTENCES: "of the sentence network", GIVEN: "as given",
         LEARNED: f"learned from the tags ({words.source.method})",
     }[words.source.kind]  # fmt: skip
-    summary = f"Word vectors {origin}: {words.width} numbers for {count_of(n_tags - len(words.without), 'tag')}"
-    if not words.without:
+    tags_without = words.tags_without_vector
+    summary = f"Word vectors {origin}: {words.width} numbers for {count_of(n_tags - len(tags_without), 'tag')}"
+    if not tags_without:
         return f"{summary}, which is all."
-    examples = ", ".join(f"'{tag}'" for tag in words.without[:3])
-    return f"{summary}; {count_of(len(words.without), 'tag')} without one (such as {examples}) start at random."
+    examples = ", ".join(f"'{tag}'" for tag in tags_without[:3])
+    return f"{summary}; {count_of(len(tags_without), 'tag')} without one (such as {examples}) start at random."
 
 
 def random_vectors_warning(model: Annotator) -> str:
@@ -195,7 +196,7 @@ def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) ->
     if encoder.reads_texts:
         problem, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
     else:
-        problem = no_text_tower(encoder)
+        problem = tower_clause(encoder)
         advice = "Use an encoder that has one (visterm encoders), or add a file of `word_vectors`."
     raise UserError(
         f"Words are found by their vectors, and {problem}.", setting="words", value=MODELS.name_of(model), advice=advice

@@ -72,24 +72,24 @@ def fit_streamed(
     idf: str | os.PathLike[str] | None = None,
     aliases: Mapping[str, str] | None = None,
     calibration: bool = True,
-    every: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> tuple[Learned, list[str]]:
     """Learn from features on disk in limited memory; return the result of the fit, and remarks for people.
 
     `start` has the model, and the encoder of the features, unless `any_encoder` allows other encoders.
-    The features are one or several folders from `visterm encode`, made by the same encoder; no image may be in two.
+    The features are one or several folders from `visterm encode`, made by the same encoder, without common images.
     The tags are a table whose names of images are paths inside the image folder. Rows are held out for early stopping
     as in `Tagger.fit`, but at most 5,000, and the model doesn't learn from them later. The bytes of the model depend on
     the features, the tags, the size of the windows, the model's seed, and `seed`, for the order of the shards and the
     held-out rows.
 
     Temporary files are in `work`. After an interruption, the same call resumes from the last checkpoint, which is
-    written at least `every` seconds after the previous one; the folder is removed at the end, or after an error before
-    the first checkpoint. Other options are those of `Tagger.fit`, `Corpus.select` and `Corpus.read`. Raises UserError
-    if the model cannot stream, or a setting cannot be used; DataError if the tags are not a table, or no rows remain to
-    learn from.
+    written at least `checkpoint_seconds` after the previous one; the folder is removed at the end, or after an error
+    before the first checkpoint. Other options are those of `Tagger.fit`, `Corpus.select` and `Corpus.read`. Raises
+    UserError if the model cannot stream, or a setting cannot be used; DataError if the tags are not a table, or no rows
+    remain to learn from.
     """
     model, shards = start.model, Shards(features)
     check_streams(model, shards.n_folders)
@@ -111,7 +111,7 @@ def fit_streamed(
             window=plan.window, seed=seed,
         )  # fmt: skip
         settings = [plan.window, seed, min_count, split, sorted((aliases or {}).items())]
-        checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), every)
+        checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), checkpoint_seconds)
         model.fit_stream(windows, valid=stats.valid, checkpoints=checkpoints, monitor=progress)
         learned = _learned(start, shards, table, stats, plan)
         if calibration and stats.valid is not None:
@@ -129,15 +129,15 @@ def fit_streamed(
 
 
 class FileCheckpoints:
-    """Saves the last checkpoint in a folder, at least `every` seconds after the previous one; 0 saves all.
+    """Saves the last checkpoint in a folder, at least `checkpoint_seconds` after the previous one; 0 saves all.
 
     `key` is a hash of the data, the settings and the windows: checkpoints with another hash are ignored. `resumed`
     tells whether `last` returned a checkpoint.
     """
 
-    def __init__(self, folder: Path, key: str, every: float = CHECKPOINT_SECONDS) -> None:
-        self._file, self._key, self._every = folder / CHECKPOINT, key, every
-        self._next = time.monotonic() + every
+    def __init__(self, folder: Path, key: str, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
+        self._file, self._key, self._seconds = folder / CHECKPOINT, key, checkpoint_seconds
+        self._next = time.monotonic() + checkpoint_seconds
         self.resumed = False
 
     def last(self) -> Checkpoint | None:
@@ -160,7 +160,7 @@ class FileCheckpoints:
         with whole_file(self._file) as temporary:
             save_arrays(temporary, checkpoint.arrays, {"of": self._key, "facts": json.dumps(checkpoint.facts)})
         end = time.monotonic()
-        self._next = end + max(self._every, 20 * (end - start) if self._every else 0.0)
+        self._next = end + max(self._seconds, 20 * (end - start) if self._seconds else 0.0)
 
 
 @contextmanager

@@ -72,13 +72,13 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
     n_repeated = 0
 
     while len(drawn_settings) < n_random and n_repeated < MAX_REDRAWS:
-        setting = {
+        settings = {
             name: choices.draw(rng) if isinstance(choices, Range) else choices[int(rng.integers(len(choices)))]
             for name, choices in space.items()
         }
-        n_repeated = n_repeated + 1 if setting in drawn_settings else 0
+        n_repeated = n_repeated + 1 if settings in drawn_settings else 0
         if not n_repeated:
-            drawn_settings.append(setting)
+            drawn_settings.append(settings)
     return drawn_settings
 
 
@@ -155,7 +155,6 @@ def try_settings(
     """Fit a model, which already has the settings, on the training rows, and measure it on the validation rows.
 
     `settings` are the searched settings, which are saved with the trial. If training diverges, the trial has no value.
-
     """
     start = time.perf_counter()
     json_settings = jsonable(dict(settings))
@@ -179,7 +178,7 @@ class Candidate(NamedTuple):
 class TrialJob(NamedTuple):
     """A `Job` for the trials of a search on other processes. Its parts are `Candidate`s."""
 
-    parts: Parts
+    data: Parts
     metric: str
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Candidate], Trial]:
@@ -187,7 +186,7 @@ class TrialJob(NamedTuple):
 
         def run_trial(candidate: Candidate) -> Trial:
             model = candidate.model.set_known(n_jobs=team.size)
-            return try_settings(model, candidate.settings, self.parts, self.metric, SILENT)
+            return try_settings(model, candidate.settings, self.data, self.metric, SILENT)
 
         return run_trial
 

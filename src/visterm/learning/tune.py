@@ -92,12 +92,12 @@ def tune(
         say("Tuning leaves out the relations of the tag rules. Fit with the best settings and the same rules for them.")
 
     corpus, _ = read_images(start.encoder, request)
-    images = clean_images(start, request, cleaning, corpus, say, any_encoder=search.any_encoder, related=False)
+    images = clean_images(start, request, cleaning, corpus, say, any_encoder=search.any_encoder, with_relations=False)
     encoder, relations = images.encoder, images.relations
     rows = training_rows(
         encoder, images.corpus, min_count=request.min_count, aliases=images.cleaning.aliases, progress=progress
     )
-    rows = rows._replace(side=relations.side_of(rows.vocabulary, start.model.takes))
+    rows = rows._replace(side=relations.side_knowledge(rows.vocabulary, start.model.takes))
     parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
     results = search.run(parts, encoder, say, progress)
     trials = [trial for trial, _ in results]

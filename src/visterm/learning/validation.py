@@ -40,10 +40,10 @@ class Parts(NamedTuple):
 class JudgedFit(NamedTuple):
     """A fitted model, its value of the metric on the validation rows, and the history of its training."""
 
-    model: Annotator  # At its best epoch
+    model: Annotator  # The model after its best epoch
     value: float
-    epochs: int | None  # Number of epochs behind its weights; None for models without epochs
-    history: list[dict[str, Any]]  # Its record after each epoch
+    epochs: int | None  # Number of epochs of training of this model; None for models without epochs
+    history: list[dict[str, Any]]  # The model's record after each epoch
     seconds: float
 
 
@@ -121,7 +121,7 @@ def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
 def fit_on_all(
     model: Annotator, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
 ) -> Annotator:
-    """Fit a model on all rows for `epochs`, the best number on held-out rows, and set `history`, that of this search.
+    """Fit a model on all rows for `epochs`, the best number on held-out rows, and set its history to `history`.
 
     A model that chooses its number of epochs chooses it again.
     """

@@ -64,7 +64,7 @@ class WordSource:
     path: str = ""
     sha256: str = ""
     prompts: tuple[str, ...] = ()  # Texts about a word for the text tower
-    encoder: Callable[[], AnyEncoder] | None = field(default=None, compare=False, repr=False)  # Has the text tower
+    encoder: Callable[[], AnyEncoder] | None = field(default=None, compare=False, repr=False)  # With the text tower
     vectors: WordVectors | None = None  # Vectors that were passed in memory
 
     @classmethod
@@ -111,7 +111,7 @@ class WordSource:
         return self.path if self.kind == FILE else "given in Python" if self.kind == GIVEN else f"{self.kind}{method}"
 
     @property
-    def gives_others(self) -> bool:
+    def has_other_words(self) -> bool:
         """Return whether this source can have vectors of words that are not tags."""
         return self.kind != LEARNED
 
@@ -213,8 +213,8 @@ class WordSource:
         encoder = self.encoder()
         if self.sha256 not in ("", encoder.text_fingerprint):
             raise StorageError(
-                "The text tower of this run's encoder has changed since the fit (its files, or its row of the table of "
-                "networks), so vectors of words and of tags would not match. Fit again."
+                "The text tower of this run's encoder has changed since the fit (its files, or its entry in the table "
+                "of networks), so vectors of words and of tags would not match. Fit again."
             )
         return word_rows(encoder, list(words), self.prompts)
 
@@ -223,8 +223,8 @@ class Added(NamedTuple):
     """The result of adding words to a dictionary."""
 
     added: list[str]
-    there: list[str]  # Words that are tags or aliases, or were added before
-    without: list[str]  # Words without a vector
+    known: list[str]  # Words that are tags or aliases, or were added before
+    without_vector: list[str]
 
 
 @dataclass(eq=False)
@@ -234,7 +234,7 @@ class WordPlaces:
     source: WordSource | None = None  # None: only tags have rows
     _: KW_ONLY
     width: int = 0  # Length of a vector
-    without: Sequence[str] = ()  # Tags that had no vector at the fit; not saved with a run
+    tags_without_vector: Sequence[str] = ()  # Tags that had no vector at the fit; not saved with a run
     added: Sequence[str] = ()  # Words without training images in the dictionary
     rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # Rows of `added`, (n_added, width)
     _row_cache: dict[str, Floats | None] = field(default_factory=dict)
@@ -277,7 +277,7 @@ class WordPlaces:
         if added:  # as wide as tag rows, which may have a bias after the vector
             new_rows = rows_of_words(model, vectors[has_vector])
             rows = np.concatenate([rows, new_rows]) if len(rows) else new_rows
-        places = WordPlaces(source, width=self.width, without=self.without, added=[*self.added, *added], rows=rows)
+        places = replace(self, source=source, added=[*self.added, *added], rows=rows, _row_cache={})
         return places, Added(added, existing, list(compress(new_words, ~has_vector)))
 
     def why_not(self, model: Annotator) -> str:
@@ -293,11 +293,11 @@ class WordPlaces:
                 "This run was fitted without word vectors, so it knows only its tags. Fit with `word_vectors` of a "
                 f"file, {SENTENCES}, or {ENCODER} if the encoder has a text tower."
             )
-        return "" if self.source.gives_others else self.source.why_not()
+        return "" if self.source.has_other_words else self.source.why_not()
 
     def _vectors(self, model: Annotator, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the vectors of words, and whether words have one: none if the model or source knows only tags."""
-        if not words or self.source is None or not self.source.gives_others or not places_words(model):
+        if not words or self.source is None or not self.source.has_other_words or not places_words(model):
             return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
         vectors, has_vector = vectors_of_tags(self.source.read(words), words)
         return vectors, has_vector & vectors.any(axis=1)
@@ -323,12 +323,12 @@ class WordPlaces:
 
 
 def rank_with_added(
-    best: Iterable[tuple[NDArray[np.int64], Floats]], model: Annotator, X: Matrix, places: WordPlaces, k: int
+    rankings: Iterable[tuple[NDArray[np.int64], Floats]], model: Annotator, X: Matrix, places: WordPlaces, k: int
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Yield ids and scores of each image's best tags and added words; the words' ids start at the number of tags."""
     scores_of_added = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)
     word_ids = model.n_tags_ + np.arange(len(places.added))
-    for (ids, scores), word_scores in zip(best, scores_of_added, strict=True):
+    for (ids, scores), word_scores in zip(rankings, scores_of_added, strict=True):
         ids, scores = np.concatenate([ids, word_ids]), np.concatenate([scores, word_scores])
         order = np.lexsort((ids, -scores))[: k or None]
         yield ids[order], scores[order]

@@ -27,12 +27,14 @@ def store_answers(catalogue: Catalogue, text: str, path: Path) -> list[int]:
     rows = table_rows(path, text, form)
     cells = list(dict.fromkeys(name for row in rows for name in row.cells))
     advice = f"Expected lines such as {form.example}, or a CSV with these columns."
-    image, tag, verdict = (required_column(names, cells, str(path), "", advice) if rows else "" for names in columns)
+    image_column, tag_column, verdict_column = (
+        required_column(names, cells, str(path), "", advice) if rows else "" for names in columns
+    )
     id_column = find_column(("id",), cells, str(path))
     verdicts = []
     with catalogue.stored.database.transaction():
         for row in rows:
-            location, cell = f"{path}, line {row.line}", row.cells.get(verdict)
+            location, cell = f"{path}, line {row.line}", row.cells.get(verdict_column)
             answer = str("" if cell is None else cell).strip().lower()
             if answer and answer not in VERDICTS:
                 raise TagFileError(
@@ -40,20 +42,20 @@ def store_answers(catalogue: Catalogue, text: str, path: Path) -> list[int]:
                 )
             verdicts.append(VERDICTS.get(answer, 0))
             if answer:
-                image_id = _image_id(catalogue, location, row.cells.get(image), row.cells.get(id_column or ""))
-                catalogue.judge(image_id, str(row.cells.get(tag) or ""), verdicts[-1])
+                image_id = _image_id(catalogue, location, row.cells.get(image_column), row.cells.get(id_column or ""))
+                catalogue.judge(image_id, str(row.cells.get(tag_column) or ""), verdicts[-1])
 
     return verdicts
 
 
-def _image_id(catalogue: Catalogue, location: str, name: object, number: object) -> int:
+def _image_id(catalogue: Catalogue, location: str, name: object, id_cell: object) -> int:
     """Return the id of an answer's photo: from the column id, checked against the name, or else by name."""
-    if number in (None, ""):
+    if id_cell in (None, ""):
         return ids_of(catalogue.stored, [str(name)])[0]
-    if not str(number).isdecimal():
-        raise DataError(f"{location}: the id is {number!r}; expected a whole number. Leave the column id out.")
-    image_id = int(str(number))
+    if not str(id_cell).isdecimal():
+        raise DataError(f"{location}: the id is {id_cell!r}; expected a whole number. Leave the column id out.")
+    image_id = int(str(id_cell))
     stored_name = catalogue.image(image_id).record.name
     if stored_name != name:
-        raise DataError(f"{location}: the photo {number} is {stored_name}, and not {name}. Leave the column id out.")
+        raise DataError(f"{location}: the photo {id_cell} is {stored_name}, and not {name}. Leave the column id out.")
     return image_id

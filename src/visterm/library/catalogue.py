@@ -108,7 +108,7 @@ class Catalogue(CatalogueReader):
         try:
             catalogue._use_tagger(Tagger.open(stored.run_folder, n_jobs))
         except StorageError as error:
-            raise earlier.naming_earlier(stored, error) from error
+            raise earlier.with_go_back_advice(stored, error) from error
 
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(
@@ -197,7 +197,7 @@ class Catalogue(CatalogueReader):
         self.refresh()
         listed = photos_of(self.tagger.encoder, images, tags, folder)
         if not follow_links:
-            listed = listed.inside()
+            listed = listed.without_links_outside()
         return self._index(listed, chunk_size, job_id, progress)
 
     def _index(self, listed: ListedPhotos, chunk_size: int, job_id: int | None, progress: Progress) -> Indexed:
@@ -338,7 +338,7 @@ class Catalogue(CatalogueReader):
         return {name: len(self.stored.find(Filter(tags=(name,)))) for name in new_names}
 
     def tags(self) -> list[TagCount]:
-        """List all tags of images and of the run by name, with counts: given, accepted, rejected and predicted."""
+        """List all tags of images and of the run, sorted by name, with counts (given, accepted and so on)."""
         return count_tags(self.stored, self.tagger.vocabulary)
 
     def learn(

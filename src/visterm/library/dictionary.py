@@ -18,7 +18,7 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.learning.run import check_opens
 from visterm.learning.word_places import Added
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import naming_earlier
+from visterm.library.earlier_runs import with_go_back_advice
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.tagging.tagger import Tagger
@@ -36,7 +36,7 @@ def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
         try:
             return Tagger.open(stored.run_folder, None, whole=True)
         except StorageError as error:
-            raise naming_earlier(stored, error) from error
+            raise with_go_back_advice(stored, error) from error
     return Tagger.load(path)
 
 
@@ -89,8 +89,8 @@ class TreeTag(NamedTuple):
     """A tag on a level of the tree."""
 
     tag: str
-    images: int  # Number of photos with it or a tag below it
-    below: int  # Number of tags directly below it
+    images: int  # Number of photos with this tag or a tag below it
+    below: int  # Number of tags directly below this tag
 
 
 def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = None) -> list[TreeTag]:

@@ -28,11 +28,11 @@ from visterm.data.images import decode_images
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 
-DEFAULT_DISTANCE = 6  # Of 64 bits: half-size copies at quality 60 differ in 0 to 6, others rarely in 8
+DEFAULT_DISTANCE = 6  # Half-size copies at quality 60 differ in 0 to 6 of 64 bits, other pictures rarely in 8
 
 MAX_DISTANCE = 12
 
-MAX_SHAPE_DIFFERENCE = math.log(1.05)  # Of log(width / height): copies are scaled, but never stretched
+MAX_SHAPE_DIFFERENCE = math.log(1.05)  # Of two values of log(width / height): copies are scaled, never stretched
 
 KEEPER_RULES = ("largest", "oldest", "most tags", "folder")  # Which picture of a group to keep, see `keeper_by`
 
@@ -80,7 +80,7 @@ class DuplicateGroup:
     keeper: ImageRecord
     """The picture with the most pixels; ties are broken by the most tags, the most bytes, a path that does not contain
     "backup" or "copy", the shortest path, and the oldest file."""
-    copies: list[Copy]  # The others, nearest first
+    copies: list[Copy]  # The other pictures, nearest first
 
     def as_dict(self) -> dict[str, object]:
         """Return the group as JSON data."""
@@ -95,7 +95,7 @@ class AlikeGroup:
     """Similar pictures that are not copies, so that none of them replaces another."""
 
     kind: str  # "series" or "screenshots": shots taken one after another, or pictures of a screen
-    images: list[ImageRecord]  # By date and name
+    images: list[ImageRecord]  # Sorted by date and name
 
     def as_dict(self) -> dict[str, object]:
         """Return the group as JSON data."""
@@ -128,7 +128,7 @@ def find_duplicates(
     stored: StoredCatalogue,
     distance: int = DEFAULT_DISTANCE,
     *,
-    look: bool = True,
+    hash_new: bool = True,
     n_jobs: int | None = None,
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
@@ -139,13 +139,13 @@ def find_duplicates(
     pictures that are merely similar. Each copy is near the keeper, not only near another copy. Series of shots and
     screenshots are similar but differ in important details, so they only count as copies if the files are identical.
 
-    Hashes are stored in the catalogue, so that only pictures without a hash are read. Without `look` no picture is
+    Hashes are stored in the catalogue, so that only pictures without a hash are read. Without `hash_new`, no picture is
     read, and pictures without a hash are only compared by content. `stop` is called between chunks of pictures; when it
     returns True, no more pictures are read.
     """
     if not 0 <= distance <= MAX_DISTANCE:
         raise UserError(setting="distance", value=distance, expected=f"0 to {MAX_DISTANCE} bits")
-    skipped = _hash_new_pictures(stored, n_jobs, progress, stop) if look else []
+    skipped = _hash_new_pictures(stored, n_jobs, progress, stop) if hash_new else []
     tags = stored.tags.held()
 
     def keeper_order(image: ImageRecord) -> tuple[object, ...]:
@@ -156,17 +156,17 @@ def find_duplicates(
     near_pictures = _near_pictures(images, distance)
 
     groups: list[DuplicateGroup] = []
-    grouped: set[int] = set()
+    grouped_positions: set[int] = set()
     for position, image in enumerate(images):
-        if position in grouped:
+        if position in grouped_positions:
             continue
         bits_of_near = {
             other: bits
             for other, bits in near_pictures(position)
-            if other not in grouped and other != position and kind_of_alike(image, images[other]) is None
+            if other not in grouped_positions and other != position and kind_of_similarity(image, images[other]) is None
         }
         if bits_of_near:
-            grouped.update(bits_of_near, [position])
+            grouped_positions.update(bits_of_near, [position])
             copies = [
                 Copy(images[other], bits_of_near[other], images[other].sha256 == image.sha256)
                 for other in sorted(bits_of_near, key=lambda other: (bits_of_near[other], other))
@@ -200,7 +200,7 @@ def keeper_by(
     return min(images, key=orders[rule])
 
 
-def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
+def kind_of_similarity(a: ImageRecord, b: ImageRecord) -> str | None:
     """Return why two similar pictures are not copies, "series" or "screenshots"; None if they are copies.
 
     Copies keep the camera's date, so different dates mean different shots. Shots from the same second have the same
@@ -222,7 +222,7 @@ def _group_similar(images: list[ImageRecord], near_pictures: NearPictures, remai
     for position, image in enumerate(images):
         kinds: defaultdict[str, list[int]] = defaultdict(list)
         for other, _ in near_pictures(position) if position in remaining else ():
-            kind = kind_of_alike(image, images[other])
+            kind = kind_of_similarity(image, images[other])
             if kind is not None and other in remaining:
                 kinds[kind].append(other)
         for kind, others in kinds.items():
@@ -306,12 +306,12 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
     grey = np.asarray(small, dtype=np.float64)
     if grey.std() < MIN_CONTRAST:
         return FLAT_HASH
-    low = dctn(grey, norm="ortho")[:N_FREQUENCIES, :N_FREQUENCIES].ravel()
-    low[0] = 0.0  # ignore the overall brightness
-    median = np.median(low)
-    if np.median(np.abs(low - median)) < max(MIN_DEVIATION, MIN_DEVIATION_SHARE * grey.std()):
+    frequencies = dctn(grey, norm="ortho")[:N_FREQUENCIES, :N_FREQUENCIES].ravel()
+    frequencies[0] = 0.0  # ignore the overall brightness
+    median = np.median(frequencies)
+    if np.median(np.abs(frequencies - median)) < max(MIN_DEVIATION, MIN_DEVIATION_SHARE * grey.std()):
         return int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8], "big", signed=True)
-    return int(np.packbits(low > median).view(">i8")[0])
+    return int(np.packbits(frequencies > median).view(">i8")[0])
 
 
 def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int, int], int]]:
@@ -321,13 +321,13 @@ def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int
     Returns sorted ((i, j), differing bits) with positions i < j in `hashes`; flat hashes are left out.
     """
     bits = hashes.view(np.uint64)
-    usable = np.flatnonzero(hashes != FLAT_HASH)
+    usable_positions = np.flatnonzero(hashes != FLAT_HASH)
     edges = np.linspace(0, 64, distance + 2).astype(np.uint64)
     piece_pairs = [np.empty((0, 2), np.int64)]
     for start, stop in pairwise(edges):
-        piece = (bits[usable] >> start) & np.uint64((1 << int(stop - start)) - 1)
+        piece = (bits[usable_positions] >> start) & np.uint64((1 << int(stop - start)) - 1)
         order = np.argsort(piece, kind="stable")
-        members, values = usable[order], piece[order]
+        members, values = usable_positions[order], piece[order]
         # Compare each member with the next, second next, ... member, while they share a piece: this visits all pairs
         shift, starts = 1, np.arange(len(members))
         while True:
@@ -336,8 +336,8 @@ def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int
             if not len(starts):
                 break
             a, b = members[starts], members[starts + shift]
-            near = np.bitwise_count(bits[a] ^ bits[b]) <= distance
-            piece_pairs.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)[near])
+            is_near = np.bitwise_count(bits[a] ^ bits[b]) <= distance
+            piece_pairs.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)[is_near])
             shift += 1
     pairs = np.unique(np.concatenate(piece_pairs), axis=0)
     distances = np.bitwise_count(bits[pairs[:, 0]] ^ bits[pairs[:, 1]])

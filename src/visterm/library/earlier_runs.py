@@ -44,8 +44,8 @@ def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     return [runs[name] for name in dict.fromkeys(reversed(previous)) if name in runs and not runs[name].current]
 
 
-def naming_earlier(stored: StoredCatalogue, error: StorageError) -> StorageError:
-    """Return the error of a current run that cannot be opened, with the command that goes back to the previous run."""
+def with_go_back_advice(stored: StoredCatalogue, error: StorageError) -> StorageError:
+    """Add the command that goes back to the previous run to the error of a current run that cannot be opened."""
     if not earlier_runs(stored):
         return error
     return type(error)(f"{error} Or go back to the previous run: visterm use {stored.folder} --back")
@@ -109,17 +109,17 @@ def steps_to_current(stored: StoredCatalogue) -> tuple[list[str], dict[str, str]
     `USE_RUN`, `GO_BACK` or "").
     """
     previous: list[str] = []
-    undone: dict[str, str] = {}
+    undone_at: dict[str, str] = {}
     last_change = ""
     for event in stored.history.of(FIT, USE_RUN, GO_BACK):
-        if "run" not in event.details:  # The run was not changed
+        if "run" not in event.details:  # the run was not changed
             continue
         run, last_change = str(event.details["run"]), event.what
         if event.what == GO_BACK:
-            undone[str(event.details["before"])] = event.at
+            undone_at[str(event.details["before"])] = event.at
             while previous and previous.pop() != run:
                 pass
         else:
             previous.append(str(event.details.get("before_run" if event.what == FIT else "before")))
-        undone.pop(run, None)
-    return previous, undone, last_change
+        undone_at.pop(run, None)
+    return previous, undone_at, last_change

@@ -75,7 +75,7 @@ class CatalogueFeatures:
             ids += images
         return ids, (stack_rows(parts) if parts else None)
 
-    def in_order(self, image_ids: Sequence[int]) -> list[int]:
+    def ids_in_shard_order(self, image_ids: Sequence[int]) -> list[int]:
         """Return the ids of images that have a row, in shard order: chunks of them read each shard about once."""
         return [] if self.folder is None else [image_id for image_id, _, _ in self.locations(image_ids)]
 
@@ -89,10 +89,10 @@ class CatalogueFeatures:
         for shard, group in groupby(self.locations(), key=itemgetter(1)):
             file = self.folder / shard
             content = read_shard(file)
-            wrong = np.flatnonzero(~finite_rows(content.rows)).tolist()
-            wrong += [row for _, _, row in group if not 0 <= row < len(content.names)]
-            if wrong or shard != _file_name(content.names, content.sha256):
-                row_fault = f"row {wrong[0]:,} is missing or not finite" if wrong else ""
+            wrong_rows = np.flatnonzero(~finite_rows(content.rows)).tolist()
+            wrong_rows += [row for _, _, row in group if not 0 <= row < len(content.names)]
+            if wrong_rows or shard != _file_name(content.names, content.sha256):
+                row_fault = f"row {wrong_rows[0]:,} is missing or not finite" if wrong_rows else ""
                 fault = row_fault or "it has other images than its name says"
                 raise CorruptFileError(
                     f"{file} is damaged: {fault}. Restore the catalogue from a backup, or index the images again into "

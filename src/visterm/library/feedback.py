@@ -22,15 +22,15 @@ class ImageView:
 
     record: ImageRecord
     given: list[GivenTag]
-    """Tags from tag files and people, by name, without rejected tags and their children from files."""
-    predicted: list[Prediction]  # By the current run, best first, without tags that a person rejected
+    """Tags from tag files and people, sorted by name, without rejected tags and, if from files, their child tags."""
+    predicted: list[Prediction]  # Tags predicted by the current run, best first, without tags that a person rejected
     verdicts: dict[str, int]  # Tag -> latest verdict: accepted (1) or rejected (-1)
     written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
-    link: str | None = None  # Address of its page in the connected program
+    link: str | None = None  # Address of the image's page in the connected program
 
     @property
     def tags(self) -> list[str]:
-        """The tags that the image has: given or accepted, by name."""
+        """The tags that the image has, given or accepted, sorted by name."""
         accepted = {tag for tag, verdict in self.verdicts.items() if verdict > 0}
         return sorted(accepted.union(tag.tag for tag in self.given))
 
@@ -51,16 +51,16 @@ class TagCount:
     """One tag of a catalogue with its counts of present images."""
 
     tag: str  # In the run's or the catalogue's spelling; counts include other spellings and aliases
-    images: int  # Number of images that have it: given or accepted, and not rejected
+    images: int  # Number of images that have the tag: given or accepted, and not rejected
     # Number of images with this tag from a tag file or a person, and numbers of verdicts
     given: int
     accepted: int
     rejected: int
     predicted: int
-    """Number of images for which the current run predicts it with a confidence of at least 0.5 (or at all, if the run
-    has no confidences), without images for which it was rejected."""
+    """Number of images for which the current run predicts the tag with a confidence of at least 0.5 (or at all, if the
+    run has no confidences), without images for which a person rejected it."""
     precision: float | None  # Share of accepting verdicts; None without verdicts
-    learned: bool  # Whether the current run knows it
+    learned: bool  # Whether the current run knows the tag
 
     def as_dict(self) -> dict[str, object]:
         """Return the counts as JSON data."""
@@ -87,7 +87,7 @@ def copy_feedback(stored: StoredCatalogue) -> int:
 
 
 def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
-    """List the tags of a catalogue and of its run by name; see `Catalogue.tags`."""
+    """List the tags of a catalogue and of its run, sorted by name; see `Catalogue.tags`."""
     zeros = {"images": 0, "given": 0, "accepted": 0, "rejected": 0}
     counts: dict[str, dict[str, int]] = {tag: {**zeros, "predicted": 0} for tag in vocabulary.tags}
     spellings: defaultdict[str, list[str]] = defaultdict(list)
@@ -160,7 +160,7 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
 def in_spelling_of_run(vocabulary: Vocabulary, tag: str) -> str:
     """Return a tag in the run's spelling, or unchanged if the run does not have it.
 
-    A path in the run's tag tree (``animals/dog``) stands for its last tag. Raises UserError if the tag is empty.
+    A path in the run's tag tree (``animals/dog``) means its last tag. Raises UserError if the tag is empty.
     """
     name = clean_tag(tag)
     if not name:
@@ -192,16 +192,16 @@ def all_spelled(
     return list(names)
 
 
-def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
+def feedback_entry(stored: StoredCatalogue, entry_id: int) -> Verdict:
     """Return an entry of the log of feedback. Raises DataError if there is no such entry."""
-    entries = stored.tags.feedback(after=number - 1, limit=1)
-    if not entries or entries[0].id != number:
-        raise DataError(f"The log of feedback has no entry {number}.")
+    entries = stored.tags.feedback(after=entry_id - 1, limit=1)
+    if not entries or entries[0].id != entry_id:
+        raise DataError(f"The log of feedback has no entry {entry_id}.")
     return entries[0]
 
 
 def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
-    """Return the verdict on the same tag and image before a log entry; 0: none."""
+    """Return the verdict on the same tag and image before a log entry; 0 without a verdict."""
     verdict = stored.database.value(
         "SELECT verdict FROM feedback WHERE image_id = ? AND id < ? AND tag_id = "
         "(SELECT tag_id FROM feedback WHERE id = ?) ORDER BY id DESC LIMIT 1",
@@ -210,21 +210,20 @@ def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
     return int(verdict or 0)
 
 
-def undo_verdict(stored: StoredCatalogue, number: int) -> Verdict:
+def undo_verdict(stored: StoredCatalogue, entry_id: int) -> Verdict:
     """Restore the verdict before a log entry, by adding and returning a new log entry.
 
-    Raises DataError if the entry does not exist; UserError if there is a later entry for the same tag and
-    image.
+    Raises DataError if the entry does not exist; UserError if a later entry has the same tag and image.
     """
     with stored.database.transaction():
-        entry = verdict_of(stored, number)
-        latest = stored.database.value(
+        entry = feedback_entry(stored, entry_id)
+        latest_id = stored.database.value(
             "SELECT max(id) FROM feedback WHERE image_id = ? AND tag_id = (SELECT tag_id FROM feedback WHERE id = ?)",
-            (entry.image_id, number),
+            (entry.image_id, entry_id),
         )
-        if latest != number:
+        if latest_id != entry_id:
             raise UserError(
-                f"There is a later answer about '{entry.tag}' (entry {latest} of the log). Undo that first."
+                f"There is a later answer about '{entry.tag}' (entry {latest_id} of the log). Undo that first."
             )
-        new_number = stored.tags.judge(entry.image_id, entry.tag, verdict_before(stored, entry), run_id=entry.run_id)
-        return verdict_of(stored, new_number)
+        new_id = stored.tags.judge(entry.image_id, entry.tag, verdict_before(stored, entry), run_id=entry.run_id)
+        return feedback_entry(stored, new_id)

@@ -55,20 +55,20 @@ def compare(
     paths = full_paths(items)
     files = _ListedFiles(stored, paths, file_states(paths), stored.images.files(), Team(resolve_jobs(n_jobs)))
     images_by_path, result = files.images_by_path, files.result
-    unknown, redated, changed_positions = files.by_state()
+    unknown_positions, redated_positions, changed_positions = files.compare_states()
     listed_paths = set(filter(None, paths))
 
     with files.team:
-        changed_positions += files.store_new_dates(redated)
+        changed_positions += files.store_new_dates(redated_positions)
         lost_ids = [  # files that still exist but were not listed are not lost
             state.id
             for path, state in images_by_path.items()
             if may_be_gone is not None and path not in listed_paths and may_be_gone(path) and not is_there(path)
         ]
         candidates = files.candidates_by_size(lost_ids, [str(paths[i]) for i in changed_positions], listed_paths)
-        files.find_moved([*unknown, *changed_positions], candidates)
+        files.find_moved([*unknown_positions, *changed_positions], candidates)
 
-    result.new += [i for i in unknown if i not in result.moved]
+    result.new += [i for i in unknown_positions if i not in result.moved]
     moved_ids = set(result.moved.values())
     for i in changed_positions:
         image_id = images_by_path[str(paths[i])].id
@@ -103,13 +103,13 @@ class _ListedFiles:
         self.digests.update(zip(unhashed, contents, strict=True))
         return [self.digests[i] for i in positions]
 
-    def by_state(self) -> tuple[list[int], list[int], list[int]]:
+    def compare_states(self) -> tuple[list[int], list[int], list[int]]:
         """Return positions of unknown files, of known files with a new date, and of known files with a new size.
 
         Arrays and unchanged files are added to `result`.
         """
         hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in self.stored.images.hidden()}
-        unknown, redated, resized = [], [], []
+        unknown_positions, redated_positions, resized_positions = [], [], []
         seen_paths: set[str] = set()
         for i, (path, state) in enumerate(zip(self.paths, self.states, strict=True)):
             if path is None:
@@ -121,20 +121,20 @@ class _ListedFiles:
             image = self.images_by_path.get(path)
             if image is None:
                 if state is None or hidden.get(path) != state:  # else it is an unchanged file that a person hid
-                    unknown.append(i)
+                    unknown_positions.append(i)
             elif state == (image.n_bytes, image.mtime_ns):
                 self.result.kept[i] = image.id
             elif state is not None and state[0] == image.n_bytes:
-                redated.append(i)
+                redated_positions.append(i)
             else:
-                resized.append(i)
-        return unknown, redated, resized
+                resized_positions.append(i)
+        return unknown_positions, redated_positions, resized_positions
 
-    def store_new_dates(self, redated: Sequence[int]) -> list[int]:
+    def store_new_dates(self, redated_positions: Sequence[int]) -> list[int]:
         """Store the new dates of files with unchanged content, and return the positions of the other files."""
         changed_positions = []
-        for start in range(0, len(redated), FILES_PER_COMMIT):
-            chunk = redated[start : start + FILES_PER_COMMIT]
+        for start in range(0, len(redated_positions), FILES_PER_COMMIT):
+            chunk = redated_positions[start : start + FILES_PER_COMMIT]
             dates = []
             for i, digest in zip(chunk, self.hashes(chunk), strict=True):
                 image, state = self.images_by_path[str(self.paths[i])], self.states[i]
@@ -154,11 +154,11 @@ class _ListedFiles:
         In this order: images lost in this comparison, images that were gone already, images outside the listed files,
         and images whose file has other content now.
         """
-        lost_set, replaced = set(lost_ids), set(changed_paths)
+        lost_set, replaced_paths = set(lost_ids), set(changed_paths)
         candidates = [
-            (0 if state.id in lost_set else 3 if path in replaced else 2, state.id, path, state)
+            (0 if state.id in lost_set else 3 if path in replaced_paths else 2, state.id, path, state)
             for path, state in self.images_by_path.items()
-            if state.id in lost_set or path in replaced or path not in listed_paths
+            if state.id in lost_set or path in replaced_paths or path not in listed_paths
         ]
         statement = "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
         for image_id, path, *state in self.stored.database.rows(statement):
@@ -172,16 +172,12 @@ class _ListedFiles:
     def find_moved(self, positions: Sequence[int], by_size: dict[int, list[Candidate]]) -> None:
         """Find images with the content of files at other paths, and add them to `result` as moved."""
         moved_ids: set[int] = set()
-        to_read = []
+        positions_to_read = []
         for i in positions:
             size, date = self.states[i] or (-1, 0)
             candidates = by_size.get(size, [])
-            for (
-                rank,
-                image_id,
-                path,
-                image,
-            ) in candidates:  # the file is back unchanged, for example on a disk that was disconnected
+            for rank, image_id, path, image in candidates:
+                # The file is back unchanged, for example on a disk that was disconnected
                 is_back = rank == 1 and (path, image.mtime_ns) == (self.paths[i], date)
                 if is_back and image_id not in moved_ids:
                     self.result.moved[i] = image_id
@@ -189,9 +185,9 @@ class _ListedFiles:
                     break
             else:
                 if candidates:
-                    to_read.append(i)
+                    positions_to_read.append(i)
 
-        for i, digest in zip(to_read, self.hashes(to_read), strict=True):
+        for i, digest in zip(positions_to_read, self.hashes(positions_to_read), strict=True):
             for rank, image_id, path, image in by_size[(self.states[i] or (-1, 0))[0]]:
                 if image_id in moved_ids or image.sha256 != digest:
                     continue

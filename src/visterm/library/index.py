@@ -90,7 +90,7 @@ class Indexing:
         progress: Progress = SILENT,
     ) -> Indexed:
         """Index photos; see `Catalogue.index`. Stops between two chunks when `stop` returns True."""
-        photos = self._writer.spelled(photos)  # before anything is written
+        photos = self._writer.with_spelled_tags(photos)  # before anything is written
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
             photos, named_positions = with_folder_names(self._stored, photos)
             compared = compare(self._stored, photos.items, may_be_gone=photos.gone_filter(), n_jobs=self._n_jobs)
@@ -99,13 +99,13 @@ class Indexing:
             self._writer.videos.sweep()
             self._update_skipped(photos)
 
-            work = sorted([*compared.new, *compared.changed])
+            positions_to_encode = sorted([*compared.new, *compared.changed])
             result = Indexed(
                 moved=len(compared.moved), gone=len(compared.gone), skipped=list(photos.left_out),
-                kept=len(photos.items) - len(compared.moved) - len(work), remarks=photos.remarks,
+                kept=len(photos.items) - len(compared.moved) - len(positions_to_encode), remarks=photos.remarks,
             )  # fmt: skip
-            with reported(progress, "index photos", len(work)):
-                result = self._encode_all(photos, compared, work, result, chunk_size, job, progress)
+            with reported(progress, "index photos", len(positions_to_encode)):
+                result = self._encode_all(photos, compared, positions_to_encode, result, chunk_size, job, progress)
 
             filled = self._writer.fill(chunk_size, job, progress)
             undated = self._writer.undated
@@ -180,15 +180,15 @@ class Indexing:
         self,
         photos: ListedPhotos,
         compared: ComparedFiles,
-        work: Sequence[int],
+        positions: Sequence[int],
         result: Indexed,
         chunk_size: int,
         job: CatalogueJob,
         progress: Progress,
     ) -> Indexed:
         """Encode and commit photos in chunks, and the slower videos in small chunks; return the updated result."""
-        video_positions = [position for position in work if is_video(photos.items[position])]
-        photo_positions = sorted(set(work) - set(video_positions)) if video_positions else work
+        video_positions = [position for position in positions if is_video(photos.items[position])]
+        photo_positions = sorted(set(positions) - set(video_positions)) if video_positions else positions
         video_chunk_size = min(chunk_size, VIDEO_BATCH)
         n_done = 0
         for chunk in chain(job.chunks(photo_positions, chunk_size), job.chunks(video_positions, video_chunk_size)):
@@ -202,5 +202,5 @@ class Indexing:
                 skipped=[*result.skipped, *skipped],
             )
             n_done += len(chunk)
-            job.advance(n_done, len(work))
+            job.advance(n_done, len(positions))
         return result

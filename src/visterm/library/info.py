@@ -18,7 +18,7 @@ from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.learning.learned import FACTS_KIND
 from visterm.learning.run import name_blocks
-from visterm.library.earlier_runs import known_runs, naming_earlier
+from visterm.library.earlier_runs import known_runs, with_go_back_advice
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import LEARNED_HERE
 from visterm.library.learned import Comparison
@@ -59,7 +59,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         run = _run_facts(open_folder(stored.run_folder, "run"))
     except StorageError as error:
-        raise naming_earlier(stored, error) from error
+        raise with_go_back_advice(stored, error) from error
     return {"kind": kind} | catalogue_facts(stored) | {"run": run}
 
 
@@ -98,7 +98,7 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """
     folder = open_folder(StoredCatalogue.open(path).run_folder if folder_kind(path) == "catalogue" else path, "run")
     model = _read_described(folder, "model")
-    history: list[dict[str, Any]] = _learned(model, "history_") or []
+    history: list[dict[str, Any]] = _learned_value(model, "history_") or []
     if not history:
         raise UserError(
             f"The model '{model['name']}' is not trained in epochs, so there is no history to draw. "
@@ -156,19 +156,19 @@ def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = _read_described(folder, "encoder"), _read_described(folder, "model")
     facts = read_checked(folder / "facts.json", FACTS_KIND)
     with refusing(folder / "model.json"):
-        history = _learned(model, "history_") or []
+        history = _learned_value(model, "history_") or []
         map_scores, ranks = (
             [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
         )
-        tried_models = _learned(model, "report_")
+        tried_models = _learned_value(model, "report_")
         if tried_models is not None:  # name the blocks of a chain of encoders, one block each, like the encoders
             parts = [part["name"] for part in encoder["values"].get("parts_", {}).get("estimators", [])]
             tried_models = name_blocks(tried_models, parts)
         learned = {
-            "epochs": _learned(model, "n_epochs_"),
-            "best validation MAP": max(map_scores, default=_learned(model, "valid_map_")),
+            "epochs": _learned_value(model, "n_epochs_"),
+            "best validation MAP": max(map_scores, default=_learned_value(model, "valid_map_")),
             "best validation mean rank": min(ranks, default=None),
-            "validation word MAP": _learned(model, "valid_word_map_"),
+            "validation word MAP": _learned_value(model, "valid_word_map_"),
             TRIED_MODELS: tried_models,
         }
 
@@ -189,7 +189,7 @@ def _read_described(folder: Path, name: str) -> dict[str, Any]:
     return described
 
 
-def _learned(model: dict[str, Any], name: str) -> Any:
+def _learned_value(model: dict[str, Any], name: str) -> Any:
     return model["values"].get(name, {}).get("value")
 
 
@@ -224,8 +224,8 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         for run in all_runs
     }
 
-    latest = {run.get("folder", ""): run.get("not read", "") for run in stored.history.details_of("index")}
-    not_read = "; ".join(filter(None, latest.values()))  # from the latest indexing of each folder
+    not_read_of_folder = {run.get("folder", ""): run.get("not read", "") for run in stored.history.details_of("index")}
+    not_read = "; ".join(filter(None, not_read_of_folder.values()))  # from the latest indexing of each folder
     return {
         "images": len(stored),
         "images without a row": stored.images.count() - len(stored),

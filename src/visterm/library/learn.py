@@ -38,7 +38,7 @@ from visterm.library.learned import (
     Comparison,
     LearningOutcome,
     outcome_text,
-    some_tags,
+    tag_list_text,
 )
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, index_rows_if_due, keep_run, make_current
@@ -48,8 +48,8 @@ from visterm.library.training import (
     image_precisions,
     learnable_and_held_out,
     learned_names,
-    not_learned_from,
     unjudged_rows,
+    unlearned_positions,
 )
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
@@ -86,32 +86,32 @@ def learn(
         writer = RowWriter(tagger, stored, run.id)
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
         train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count)
-        moves_tags = _moves_tags(tagger, full)
-        same_rows = isinstance(tagger.model, RelearnsTags)
+        updates_tags = _can_update_tags(tagger, full)
+        keeps_rows = isinstance(tagger.model, RelearnsTags)
         has_enough = _has_enough_images(tagger, train)
-        if not (full or moves_tags or has_enough):
-            raise _too_few_images(tagger, train)
-        if has_enough and same_rows:
-            moves_tags = False  # fit again: updates would count the same images once more in each round
-        if moves_tags:
+        if not (full or updates_tags or has_enough):
+            raise _too_few_images_error(tagger, train)
+        if has_enough and keeps_rows:
+            updates_tags = False  # fit again: updates would count the same images once more in each round
+        if updates_tags:
             learned = _with_updated_tags(tagger, train, held_out)
         else:
-            unjudged = unjudged_rows(stored, writer.features, train) if same_rows else None
+            unjudged = unjudged_rows(stored, writer.features, train) if keeps_rows else None
             learned = _fitted_again(
                 tagger, train, held_out, unjudged, min_count, progress, lambda _: "stop" if job.cancelled else None
             )
 
         comparison = _comparison_facts(tagger, learned, held_out)
-        is_same = learned.fingerprint == run.fingerprint
-        must_use = use_even_if_worse or is_same
+        is_same_run = learned.fingerprint == run.fingerprint
+        must_use = use_even_if_worse or is_same_run
         why_not = "" if must_use else _reason_not_used(stored, learned, comparison, cautious, by_itself)
         outcome = _outcome(
-            tagger, learned, train, held_out, run_before=run.fingerprint, full=not moves_tags, in_use=not why_not,
+            tagger, learned, train, held_out, run_before=run.fingerprint, full=not updates_tags, in_use=not why_not,
             why_not=why_not, number=run.id, number_before=run.id, **comparison,
         )  # fmt: skip
 
-        if not is_same and not job.cancelled:
-            rows_of = run.rows_of if moves_tags or same_rows else None
+        if not is_same_run and not job.cancelled:
+            rows_of = run.rows_of if updates_tags or keeps_rows else None
             facts = {LEARNED_HERE: True, **comparison, "run_before": run.fingerprint}
             if not why_not:
                 number = _switch_to(learned, stored, rows_of, job, progress, facts, outcome.summary)
@@ -125,31 +125,31 @@ def learn(
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
             return LearningOutcome(
-                run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
+                run.fingerprint, not updates_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
                 run.fingerprint, cancelled=True,
             )  # fmt: skip
         job.message = outcome_text(outcome, stored.folder)
         return outcome
 
 
-def left_out(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: int) -> str:
+def left_out_remark(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: int) -> str:
     """Return a sentence with the tags that `learn` will not learn, and why; empty if it learns all tags."""
-    if _moves_tags(tagger, full):
+    if _can_update_tags(tagger, full):
         return ""
     lists = list(stored.tags.held().values())
     if tagger.tree is not None:
         lists = tagger.tree.words.completed(lists, [[]] * len(lists))[0]
     given_tags, vocabulary = Vocabulary.from_lists(lists, aliases=tagger.vocabulary.aliases), tagger.vocabulary
-    rare = [tag for tag, count in zip(given_tags.tags, given_tags.counts, strict=True) if count < min_count]
-    gone = [
+    rare_tags = [tag for tag, count in zip(given_tags.tags, given_tags.counts, strict=True) if count < min_count]
+    gone_tags = [
         tag for tag, count in zip(vocabulary.tags, vocabulary.counts, strict=True) if count and tag not in given_tags
     ]
-    reasons = ((rare, f"on fewer than {min_count} photos"), (gone, "no photo of the catalogue has them"))
-    parts = [f"{some_tags(tags)} ({reason})" for tags, reason in reasons if tags]
+    reasons = ((rare_tags, f"on fewer than {min_count} photos"), (gone_tags, "no photo of the catalogue has them"))
+    parts = [f"{tag_list_text(tags)} ({reason})" for tags, reason in reasons if tags]
     return f"Not learned: {'; '.join(parts)}." if parts else ""
 
 
-def _moves_tags(tagger: Tagger, full: bool) -> bool:
+def _can_update_tags(tagger: Tagger, full: bool) -> bool:
     return not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
 
 
@@ -189,14 +189,14 @@ def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: Catalog
     vocabulary = old_vocabulary
     if new_tags:
         Y_new = given_tags.subset(given_tags.index(tag) for tag in new_tags).encode(train.tags)
-        if isinstance(model, RelearnsTags) and source is not None and source.gives_others:
+        if isinstance(model, RelearnsTags) and source is not None and source.has_other_words:
             vectors = {SETTING: vectors_of_tags(source.read(new_tags), new_tags)[0]}
         model.add_tags(train.X, Y_new, **vectors)
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
         counts = np.concatenate([old_vocabulary.counts, counts])
         vocabulary = Vocabulary([*old_vocabulary.tags, *new_tags], counts, old_vocabulary.aliases | given_tags.aliases)
     relations = _with_tree_tags(tagger, tree_tags, vocabulary)
-    model.remember(relations.side_of(vocabulary, model.takes))
+    model.remember(relations.side_knowledge(vocabulary, model.takes))
     model.partial_fit(train.X, train.encode(vocabulary), images=False)
     learned = _with_model(tagger, model, vocabulary, relations)
     learned = learned.changed(learned_images=tagger.learned_images.with_names(learned_names(train.images)))
@@ -275,23 +275,23 @@ def _with_confidences(
     learned: Learned, train: CatalogueImages, held_out: CatalogueImages, previous: Calibration | None
 ) -> Learned:
     """Fit confidences on held-out images; if there are too few, use the `previous` confidences."""
-    rows = _training_rows(learned.vocabulary, train, held_out.subset(not_learned_from(learned, held_out.images)))
+    rows = _training_rows(learned.vocabulary, train, held_out.subset(unlearned_positions(learned, held_out.images)))
     if rows.valid is not None or previous is None:
         return with_confidences(learned, rows)
-    n_more = len(learned.vocabulary) - previous.slope.size
-    if n_more == 0:
+    n_new_tags = len(learned.vocabulary) - previous.slope.size
+    if n_new_tags == 0:
         return learned.changed(calibration=previous)
     # New tags get the median line; the previous cut-offs do not apply to them
-    slope, offset = (np.append(a, np.full(n_more, np.median(a))) for a in (previous.slope, previous.offset))
+    slope, offset = (np.append(a, np.full(n_new_tags, np.median(a))) for a in (previous.slope, previous.offset))
     return learned.changed(calibration=previous._replace(slope=slope, offset=offset, held_out=None))
 
 
 def _comparison_facts(old_run: Tagger, new_run: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:
     """Measure the old and the new run on held-out images that neither learned from, over the tags that both know."""
     images = held_out.images
-    part = held_out.subset(np.intersect1d(not_learned_from(old_run, images), not_learned_from(new_run, images)))
-    shared = [tag for tag in new_run.vocabulary.tags if tag in old_run.vocabulary]
-    precisions = image_precisions([old_run, new_run], part, shared) if part.n_tagged and shared else []
+    part = held_out.subset(np.intersect1d(unlearned_positions(old_run, images), unlearned_positions(new_run, images)))
+    shared_tags = [tag for tag in new_run.vocabulary.tags if tag in old_run.vocabulary]
+    precisions = image_precisions([old_run, new_run], part, shared_tags) if part.n_tagged and shared_tags else []
     if not precisions:
         return {"before": None, "after": None, "compared": 0, "interval": None}
     old_precisions, new_precisions = precisions
@@ -342,7 +342,7 @@ def _has_enough_images(tagger: Tagger, train: CatalogueImages) -> bool:
     return train.n_tagged >= MIN_IMAGE_RATIO * n_before
 
 
-def _too_few_images(tagger: Tagger, train: CatalogueImages) -> UserError:
+def _too_few_images_error(tagger: Tagger, train: CatalogueImages) -> UserError:
     return UserError(
         f"The model '{MODELS.name_of(tagger.model)}' can only be fitted from scratch, and the catalogue has "
         f"{train.n_tagged:,} tagged images, while its run learned from {int(tagger.facts.get('images', 0)):,}: the new "

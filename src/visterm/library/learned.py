@@ -23,7 +23,7 @@ class Comparison:
 
     before: float  # MAP of the old run: 1 if every right tag of each photo is ranked above all wrong ones
     after: float  # MAP of the new run
-    compared: int  # Number of these photos
+    compared: int  # Number of photos that both runs were measured on
     interval: tuple[float, float] | None
     """Ends of the 95 % interval of the difference (paired bootstrap over the photos); None: too few photos."""
     run_before: str = ""  # Fingerprint of the old run
@@ -53,7 +53,7 @@ class Comparison:
     def summary(self) -> str:
         """Return a sentence with the MAP of both runs, their difference with its interval, and the verdict."""
         interval = "" if self.interval is None else ", 95 % interval {:+.3f} to {:+.3f}".format(*self.interval)
-        follows = {
+        conclusion = {
             BETTER: ": the new run is better",
             WORSE: ": the new run is worse",
             NO_DIFFERENCE: ": no clear difference",
@@ -61,7 +61,7 @@ class Comparison:
         }[self.verdict]
         return (
             f"{MEASURE} {self.before:.3f} before, {self.after:.3f} now ({self.difference:+.3f}{interval}) "
-            f"on {count_of(self.compared, 'photo')} held out{follows}."
+            f"on {count_of(self.compared, 'photo')} held out{conclusion}."
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -88,7 +88,7 @@ class LearningOutcome:
     # neither run learned from; None without such images
     before: float | None
     after: float | None
-    compared: int  # Number of these images
+    compared: int  # Number of images that both runs were measured on
     run_before: str  # Fingerprint of the old run
     interval: tuple[float, float] | None = None  # As in `Comparison`
     in_use: bool = True  # Whether the new run is the current run now
@@ -112,7 +112,7 @@ class LearningOutcome:
     def summary(self) -> str:
         """The numbers of photos and tags, the new tags, and whether the run has confidences, as text."""
         scope = "all learned again" if self.full else "only the tags learned again"
-        new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{some_tags(self.new)}"
+        new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{tag_list_text(self.new)}"
         text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}, {scope}"
         return text if self.confidences else f"{text}; no confidences: too few tagged photos could be held out"
 
@@ -131,23 +131,23 @@ def outcome_text(learned: LearningOutcome, catalogue: Path) -> str:
     if not learned.held_out:
         why_none = f"fewer than {MIN_COMPARED_PHOTOS} photos can be held out without losing a tag."
     text += f"; the runs are not compared: {why_none}" if compared is None else f"; {compared.summary()}"
-    new, old = f"run {learned.number}", f"run {learned.number_before}"
+    new_run, old_run = f"run {learned.number}", f"run {learned.number_before}"
     if learned.run == learned.run_before:
-        return f"{text} Nothing has changed: {catalogue} still uses {old}."
+        return f"{text} Nothing has changed: {catalogue} still uses {old_run}."
     if learned.in_use:
-        return f"{text} {catalogue} uses the new {new}. To go back: visterm use {catalogue} --back"
+        return f"{text} {catalogue} uses the new {new_run}. To go back: visterm use {catalogue} --back"
     reasons = {
-        IS_WORSE: f"The new {new} " + ("did worse on these" if learned.interval is None else "is significantly worse"),
-        WENT_BACK: f"The new {new} is a run that a person went back from",
-        NOT_BETTER: f"A person went back to {old}, and the new {new} is not clearly better",
+        IS_WORSE: f"The new {new_run} {'did worse on these' if learned.interval is None else 'is significantly worse'}",
+        WENT_BACK: f"The new {new_run} is a run that a person went back from",
+        NOT_BETTER: f"A person went back to {old_run}, and the new {new_run} is not clearly better",
     }
     return (
-        f"{text} {reasons[learned.why_not]}, so {catalogue} still uses {old}. To use the new run "
+        f"{text} {reasons[learned.why_not]}, so {catalogue} still uses {old_run}. To use the new run "
         f"anyway: visterm use {catalogue} {learned.number}"
     )
 
 
-def some_tags(tags: Sequence[str]) -> str:
+def tag_list_text(tags: Sequence[str]) -> str:
     """Return text with the first five tags, and the number of the other tags."""
     more = f" and {len(tags) - MAX_LISTED_TAGS:,} more" if len(tags) > MAX_LISTED_TAGS else ""
     return ", ".join(tags[:MAX_LISTED_TAGS]) + more

@@ -32,7 +32,7 @@ from visterm.tagging.mistakes import (
 from visterm.tagging.tagger import Tagger
 
 MISTAKES_FILE = "mistakes.json"
-MAX_STORED = 2000  # Of each kind
+MAX_STORED = 2000  # Maximum number of stored mistakes of each kind
 
 
 def look_for_mistakes(
@@ -50,7 +50,8 @@ def look_for_mistakes(
         )
         Y = vocabulary.encode(*([tags_of.get(i, []) for i in ids] for tags_of in (current_tags, rejected)))
         used_relations = [name for name in tagger.model.takes if name == "siblings"]  # not the tree: tags are completed
-        side = tagger.relations.among(vocabulary).side_of(vocabulary, used_relations, blocks=tagger.encoder.blocks)
+        relations = tagger.relations.restricted_to(vocabulary)
+        side = relations.side_knowledge(vocabulary, used_relations, blocks=tagger.encoder.blocks)
         mistakes, note = [], ""
         try:
             mistakes = mistakes_among(
@@ -68,10 +69,10 @@ def look_for_mistakes(
             stored.folder / MISTAKES_FILE, json.dumps({"images": len(part), "mistakes": entries, "note": note}).encode()
         )
         n_missing = sum(mistake.kind == "missing" for mistake in mistakes)
-        likely = sum((mistake.chance or 0) >= LIKELY for mistake in mistakes)
+        n_likely = sum((mistake.chance or 0) >= LIKELY for mistake in mistakes)
         job.message = note or (
             f"{count_of(len(mistakes), 'tag')} of {count_of(len(part), 'photo')} to check: {n_missing:,} possibly "
-            f"missing, {len(mistakes) - n_missing:,} possibly wrong, {likely:,} with a chance of at least 0.5"
+            f"missing, {len(mistakes) - n_missing:,} possibly wrong, {n_likely:,} with a chance of at least 0.5"
         )
         return len(mistakes)
 

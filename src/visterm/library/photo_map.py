@@ -30,7 +30,7 @@ N_COMPONENTS = 50  # Number of principal components for finding neighbours, as i
 N_NEIGHBOURS = 15  # For UMAP (its default), and for placing later photos at the mean of their neighbours
 MIN_PHOTOS_FOR_UMAP = 30  # With fewer photos, two principal components are the map: too few neighbours for UMAP
 MAX_UMAP_PHOTOS = 20_000  # Fit UMAP to at most this many evenly chosen photos; place others by their neighbours
-PHOTOS_PER_WRITE = 2048  # Of the photos placed by neighbours
+PHOTOS_PER_WRITE = 2048  # Number of photos placed by neighbours before the map is saved
 MAX_NEW_SHARE = 0.5  # Place all photos again if more than this share is new
 
 
@@ -106,20 +106,20 @@ def _place_by_neighbours(
     """Add missing photos to a map at the mean of their neighbours, chunk by chunk; return None if stopped."""
     from sklearn import neighbors, preprocessing
 
-    new = np.setdiff1d(ids, photo_map.ids)
+    new_ids = np.setdiff1d(ids, photo_map.ids)
     is_present = np.isin(photo_map.ids, ids)
     photo_map = PhotoMap(photo_map.ids[is_present], photo_map.places[is_present])
-    if len(new):
+    if len(new_ids):
         anchors = photo_map
         neighbour_search = neighbors.NearestNeighbors(
             n_neighbors=min(N_NEIGHBOURS, len(anchors.ids)), algorithm="brute"
         )
         neighbour_search.fit(preprocessing.normalize(rows_of(anchors.ids)))
-        with reported(progress, "place new photos", len(new)):
-            for start in range(0, len(new), PHOTOS_PER_WRITE):
+        with reported(progress, "place new photos", len(new_ids)):
+            for start in range(0, len(new_ids), PHOTOS_PER_WRITE):
                 if stop():
                     return None
-                chunk = new[start : start + PHOTOS_PER_WRITE]
+                chunk = new_ids[start : start + PHOTOS_PER_WRITE]
                 nearest = neighbour_search.kneighbors(preprocessing.normalize(rows_of(chunk)), return_distance=False)
                 # Less than the width of a dot: separates photos with the same neighbours
                 spread = np.random.default_rng(0).normal(0, 0.002, (len(chunk), 2))

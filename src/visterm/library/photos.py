@@ -60,8 +60,8 @@ class ListedPhotos:
         root = self.root
         return self.may_be_gone or (None if root is None else lambda path: is_inside(path, root))
 
-    def inside(self) -> ListedPhotos:
-        """Return only photos inside the searched folder, without links that lead out of it."""
+    def without_links_outside(self) -> ListedPhotos:
+        """Return the photos without links that lead out of the searched folder; these are added to `left_out`."""
         if self.root is None or is_remote(self.root):
             return self
         paths, root = full_paths(self.items), self.root
@@ -107,23 +107,24 @@ def photos_of(
     names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
     items = _with_arrays(items)
     remarks: list[str] = []
-    given: list[list[str] | None] = [*corpus.tags] if tags is not None or corpus is images else [None] * len(items)
+    tag_lists: list[list[str] | None] = [*corpus.tags] if tags is not None or corpus is images else [None] * len(items)
     if folder is not None and corpus.folder is not None:  # also index photos without tags
         names, items = [*names, *corpus.untagged], [*items, *(corpus.folder / name for name in corpus.untagged)]
-        given += [None] * len(corpus.untagged)
+        tag_lists += [None] * len(corpus.untagged)
         if root is not None and encoder.reads != "names":
             listed = {os.fspath(item) for item in items if not isinstance(item, np.ndarray)}
             videos = [str(path) for path in find_images(root, unsearched=unsearched, videos=True) if is_video(path)]
             videos = [path for path in videos if path not in listed]
             names, items = [*names, *videos], [*items, *videos]
-            given += _tags_of_videos(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
+            has_keywords = corpus.source in (KEYWORDS, "auto")
+            tag_lists += _tags_of_videos(videos, remarks) if has_keywords else [None] * len(videos)
 
     names_folder = root if corpus.folder is None else real_path(corpus.folder)
     left_out = tuple({os.path.realpath(item.image): item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
         return ListedPhotos(
-            items, names, given, source, None, root, names_folder, left_out, remarks, corpus.source, corpus.tree
+            items, names, tag_lists, source, None, root, names_folder, left_out, remarks, corpus.source, corpus.tree
         )  # fmt: skip
     if items and not any(map(is_there, items)):
         raise DataError(
@@ -132,8 +133,8 @@ def photos_of(
             "`visterm encode NEW_FOLDER -o FEATURES` keeps the rows of all photos with the same content."
         )
     return ListedPhotos(
-        items, names, given, source, corpus.encoded.sha256_of, root, names_folder, left_out, tags_from=corpus.source,
-        tree=corpus.tree,
+        items, names, tag_lists, source, corpus.encoded.sha256_of, root, names_folder, left_out,
+        tags_from=corpus.source, tree=corpus.tree,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CHANGED_SINCE_ENCODING = "changed since its features were made"
 
-N_STORED_PREDICTIONS = 10  # Per image
+N_STORED_PREDICTIONS = 10  # Number of predictions stored per image
 
 
 class Filled(NamedTuple):
@@ -81,20 +81,20 @@ class RowWriter:
         skipped = [video for video in read_videos if isinstance(video, Skipped)]
         videos = [(i, video) for i, video in zip(positions, read_videos, strict=True) if isinstance(video, ReadVideo)]
         X, frames = encode_frames(self._tagger.encoder, [video.files for _, video in videos])
-        rows, accepted, records, moments = [], [], [], []
+        rows, accepted_positions, records, moments = [], [], [], []
         for number, (position, video) in enumerate(videos):
             video_rows = [row for row, (video_number, _) in enumerate(frames) if video_number == number]
             state = video.record.n_bytes, video.record.mtime_ns
             if not video_rows or file_state(str(video.record.path)) != state:
                 skipped.append(Skipped(str(video.record.path), CHANGED if video_rows else NO_FRAME))
                 continue
-            accepted.append(position)
+            accepted_positions.append(position)
             records.append(video.record)
             moments.append([video.moments[frames[row][1]] for row in video_rows])
             rows += video_rows
-        self._commit(photos, X[np.array(rows, np.int64)], accepted, records, changed, skipped, moments)
+        self._commit(photos, X[np.array(rows, np.int64)], accepted_positions, records, changed, skipped, moments)
         steps.advance(len(positions))
-        return accepted, skipped
+        return accepted_positions, skipped
 
     def _ingest_photos(
         self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
@@ -102,19 +102,19 @@ class RowWriter:
         items = [photos.items[position] for position in positions]
         paths = full_paths(items)
         states_before = file_states(paths)
-        X, encoded_items, failed = photos.source.encode(items, progress=steps)
+        X, encoded_positions, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
-        encoded_at = [positions[i] for i in encoded_items]
+        encoded_photos = [positions[i] for i in encoded_positions]
         read_photos = read_records(
-            [photos.items[position] for position in encoded_at],
-            [photos.names[position] for position in encoded_at],
-            [photos.tags[position] or () for position in encoded_at],
+            [photos.items[position] for position in encoded_photos],
+            [photos.names[position] for position in encoded_photos],
+            [photos.tags[position] or () for position in encoded_photos],
             n_jobs=self._n_jobs,
             undated=self.undated,
         )
-        rows, accepted, records = [], [], []
+        rows, accepted_positions, records = [], [], []
 
-        for row, (i, record) in enumerate(zip(encoded_items, read_photos, strict=True)):
+        for row, (i, record) in enumerate(zip(encoded_positions, read_photos, strict=True)):
             reason = None
             if isinstance(record, Skipped):
                 reason = record.reason
@@ -125,15 +125,15 @@ class RowWriter:
             if reason is None:
                 assert isinstance(record, NewImage)
                 rows.append(row)
-                accepted.append(positions[i])
+                accepted_positions.append(positions[i])
                 records.append(record)
             else:
                 skipped.append(Skipped(str(items[i]), reason))
 
-        if len(rows) < len(encoded_items):
+        if len(rows) < len(encoded_positions):
             X = X[np.array(rows, np.int64)]
-        self._commit(photos, X, accepted, records, changed, [_with_full_path(item) for item in skipped])
-        return accepted, skipped
+        self._commit(photos, X, accepted_positions, records, changed, [_with_full_path(item) for item in skipped])
+        return accepted_positions, skipped
 
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
         """Add missing rows of the run for present images, from stored features or by encoding them; return counts."""
@@ -141,7 +141,7 @@ class RowWriter:
         unfilled = stored.images.without_rows(self._run_id)
         if not unfilled:
             return Filled(0, 0)
-        with_features = self.features.in_order(unfilled)  # for a video, the id of its first frame
+        with_features = self.features.ids_in_shard_order(unfilled)  # for a video, the id of its first frame
         without_features = sorted(set(unfilled) - set(with_features))
         n_rows = n_encoded = 0
         with reported(progress, "make rows", len(unfilled)):
@@ -152,18 +152,18 @@ class RowWriter:
                 progress.advance(len(chunk))
                 job.advance(n_rows, len(unfilled))
             for chunk in job.chunks(without_features, chunk_size):
-                n_encoded += len(self._encode_again(chunk, StepProgress(progress)))
+                n_encoded += len(self._encode_stored_images(chunk, StepProgress(progress)))
                 job.advance(n_rows + n_encoded, len(unfilled))
         return Filled(n_rows + n_encoded, n_encoded)
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Encode images that have no features yet and store their features, before training."""
-        without_features = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
+        without_features = sorted(set(image_ids) - set(self.features.ids_in_shard_order(image_ids)))
         if not without_features:
             return
         with reported(progress, "encode photos", len(without_features)):
             for chunk in job.chunks(without_features, chunk_size):
-                self._encode_again(chunk, StepProgress(progress))
+                self._encode_stored_images(chunk, StepProgress(progress))
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict tags from features for all images without predictions of the run, including gone images."""
@@ -172,25 +172,25 @@ class RowWriter:
             "(SELECT 1 FROM predictions WHERE run_id = ? AND image_id = images.id)",
             (FRAME, self._run_id),
         )
-        ids = self.features.in_order([row[0] for row in unpredicted])
+        ids = self.features.ids_in_shard_order([row[0] for row in unpredicted])
         with reported(progress, "predict", len(ids)):
             for chunk in job.chunks(ids, chunk_size):
                 row_ids, X = self.features.rows(self._stored.frames.with_frames(chunk))
                 self._stored.tags.set_predictions(self._run_id, self._predictions(X, row_ids))
                 progress.advance(len(chunk))
 
-    def spelled(self, photos: ListedPhotos) -> ListedPhotos:
+    def with_spelled_tags(self, photos: ListedPhotos) -> ListedPhotos:
         """Return photos with their tags in the run's spelling, without duplicates and empty tags.
 
-        A tag that is a path of parent tags gets the name of this path in the run's tree. The number of tags per photo
-        is not limited. Raises UserError if a photo has an invalid tag.
+        A tag that is a name in the photos' tree of tags becomes its path, if the run has a tag with this path. The
+        number of tags per photo is not limited. Raises UserError if a photo has an invalid tag.
         """
         vocabulary = self._tagger.vocabulary
         paths = TagTree(photos.tree).paths().items() if self._tagger.tree is not None else ()
-        path_of_name = {tag_key(name): path for path, name in paths if path in vocabulary}
+        path_of = {tag_key(name): path for path, name in paths if path in vocabulary}
         tags = []
         for given in photos.tags:
-            names = None if given is None else [path_of_name.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
+            names = None if given is None else [path_of.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
             tags.append(None if names is None else all_spelled(vocabulary, names, max_tags=math.inf))
         return replace(photos, tags=tags)
 
@@ -220,8 +220,8 @@ class RowWriter:
         with stored.transaction():
             stored.skipped.add(skipped)
             if records:
-                new = [record for position, record in zip(positions, records, strict=True) if position not in changed]
-                new_ids = iter(stored.images.add(new))
+                new_records = [r for p, r in zip(positions, records, strict=True) if p not in changed]
+                new_ids = iter(stored.images.add(new_records))
                 ids = [changed[position] if position in changed else next(new_ids) for position in positions]
                 for position, record in zip(positions, records, strict=True):
                     if position in changed:
@@ -252,8 +252,8 @@ class RowWriter:
         images = self._stored.frames.videos_of(ids)
         return predictions_of(self._tagger, X, images, self._stored.tags.rejected(images))
 
-    def _encode_again(self, image_ids: Sequence[int], steps: StepProgress) -> list[int]:
-        """Encode unchanged images, commit their rows and features, and return the ids of the encoded images."""
+    def _encode_stored_images(self, image_ids: Sequence[int], steps: StepProgress) -> list[int]:
+        """Encode the images whose files are unchanged, commit their rows and features, and return their ids."""
         images = [image for image in self._stored.images.get_many(image_ids) if _is_unchanged(image)]
         files, failed = [], []
         for image in self._stored.images.get_many(self._stored.frames.with_frames([image.id for image in images])):
@@ -291,7 +291,7 @@ def predictions_of(
     rejected: Mapping[int, Sequence[str]],
     k: int = N_STORED_PREDICTIONS,
 ) -> dict[int, list[Prediction]]:
-    """Return the k best tags (0: all) per image id, best first, without tags that a person rejected.
+    """Return the k best tags (0: all tags) of each image id, best first, without tags that a person rejected.
 
     `X`, array or CSR, has shape (n_rows, n_features), and `image_ids` are the ids of its rows. If a video has several
     rows, each tag gets the best score of them. `rejected` maps image ids to their rejected tags.
@@ -299,7 +299,7 @@ def predictions_of(
     if len(image_ids) == 0:
         return {}
     tags, tree = tagger.vocabulary.tags, tagger.tree
-    if tree is not None:  # also leave out tags below rejected tags
+    if tree is not None:  # also leave out children of rejected tags
         rejected = {image_id: tree.words.with_children(names) for image_id, names in rejected.items()}
     max_rejected = max((len(rejected.get(image_id, ())) for image_id in image_ids), default=0)
     if tree is None:
@@ -307,7 +307,7 @@ def predictions_of(
         confidences = None if tagger.calibration is None else tagger.calibration.confidences(scores, columns)
     else:
         columns, scores, confidences = tagger.best_tags(X, min(k + max_rejected, len(tags)) if k else len(tags))
-    best: dict[int, list[Prediction]] = {}
+    results: dict[int, list[Prediction]] = {}
     for row, image_id in enumerate(image_ids):
         left_out = set(map(tag_key, rejected.get(image_id, ())))
         predictions = [
@@ -315,8 +315,8 @@ def predictions_of(
             for i, tag in enumerate(np.asarray(columns[row]).tolist())
             if not left_out or tag_key(tags[tag]) not in left_out
         ][: k or None]
-        best[image_id] = best_of(best[image_id], predictions)[: k or None] if image_id in best else predictions
-    return best
+        results[image_id] = best_of(results[image_id], predictions)[: k or None] if image_id in results else predictions
+    return results
 
 
 def annotate_images(

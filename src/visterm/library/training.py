@@ -23,7 +23,7 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.tagging.tagger import Tagger
 
-HELD_OUT_RATIO = 10  # One image in this many is held out
+HELD_OUT_RATIO = 10  # 1 of 10 images is held out
 MIN_TRAINING_ROWS = 2000  # With fewer judged images, models that learn all tags together also get other images
 MAX_SCORES = 2**26  # Maximum number of scores to compare two runs; with very many tags, fewer images are compared
 BY_CONTENT = "held out by content"  # Fact of a run that records all its training images by content
@@ -77,17 +77,17 @@ def learnable_and_held_out(
         for tags in all_images.tags
     ]
     remaining = Counter(tag for tags in keys for tag in tags)
-    is_out = np.zeros(len(all_images), np.bool_)
+    held_out_mask = np.zeros(len(all_images), np.bool_)
     by_content = sorted(range(len(all_images)), key=lambda position: all_images.images[position].sha256)
 
     for position in by_content:
         tags = keys[position]
         if is_held_out(all_images.images[position]) and all(remaining[tag] != min_count for tag in tags):
-            is_out[position] = True
+            held_out_mask[position] = True
             remaining.subtract(tags)
-    if sum(bool(keys[position]) for position in np.flatnonzero(is_out)) < MIN_COMPARED_PHOTOS:
-        is_out[:] = False
-    return all_images.subset(np.flatnonzero(~is_out)), all_images.subset(np.flatnonzero(is_out))
+    if sum(bool(keys[position]) for position in np.flatnonzero(held_out_mask)) < MIN_COMPARED_PHOTOS:
+        held_out_mask[:] = False
+    return all_images.subset(np.flatnonzero(~held_out_mask)), all_images.subset(np.flatnonzero(held_out_mask))
 
 
 def judged_images(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> CatalogueImages:
@@ -168,7 +168,7 @@ def learned_names(images: Sequence[ImageRecord]) -> Iterator[str]:
             yield os.path.basename(image.path)
 
 
-def not_learned_from(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
+def unlearned_positions(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
     """Return the positions of images that a run did not learn from.
 
     A run that was fitted on a folder knows its training images by name only. Then each image whose path ends with such
@@ -193,13 +193,14 @@ def image_precisions(
 ) -> list[NDArray[np.float64]]:
     """Return the average precisions of images with any of `tags`, shape (n_images,), for the rankings of each run."""
     Y = part.encode(Vocabulary(list(tags)))
-    tagged = np.flatnonzero(np.diff((Y > 0).tocsr().indptr))
-    tagged = tagged[: max(1, MAX_SCORES // max(len(tagger.vocabulary) for tagger in taggers))]
+    tagged_positions = np.flatnonzero(np.diff((Y > 0).tocsr().indptr))
+    tagged_positions = tagged_positions[: max(1, MAX_SCORES // max(len(tagger.vocabulary) for tagger in taggers))]
     precisions = []
-    for tagger in taggers if len(tagged) else ():
+    for tagger in taggers if len(tagged_positions) else ():
         columns = np.array([tagger.vocabulary.index(tag) for tag in tags], np.int64)
         blocks = (
-            (rows, np.ascontiguousarray(block[:, columns])) for rows, block in tagger.score_blocks(part.X[tagged])
+            (rows, np.ascontiguousarray(block[:, columns]))
+            for rows, block in tagger.score_blocks(part.X[tagged_positions])
         )
-        precisions.append(average_precisions(blocks, Y[tagged] > 0))
+        precisions.append(average_precisions(blocks, Y[tagged_positions] > 0))
     return precisions

@@ -95,7 +95,7 @@ class TagsWanted(NamedTuple):
     min_confidence: float | None = None
 
 
-class ChunkTags:
+class ChunkTagger:
     """Tags the images of chunks. Raises UserError if the run doesn't support the request."""
 
     def __init__(self, run: Run, request: TagsWanted) -> None:
@@ -157,12 +157,12 @@ def annotate_each(
     run: Run, images: Photos, request: TagsWanted, *, progress: Progress = SILENT
 ) -> Iterator[Annotated | Skipped]:
     """Yield tagged images one after another, to limit the memory; see `Tagger.annotate`."""
-    tags = ChunkTags(run, request)
+    chunk_tagger = ChunkTagger(run, request)
     are_features_folders = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     try:
         if are_features_folders or is_features(images):
             for chunk in stored_chunks(run.encoder, cast("str | list[str]", images), progress):
-                yield from tags.of(chunk)
+                yield from chunk_tagger.of(chunk)
             return
         with_videos = run.encoder.reads != "names"
         inputs, unsearched = [images] if is_name(run.encoder, images) else images, Unsearched()
@@ -172,7 +172,7 @@ def annotate_each(
         progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):
             X, positions, skipped = encode_all(run.encoder, items[start : start + CHUNK], StepProgress(progress))
-            yield from tags.of(Chunk([names[start + position] for position in positions], X, skipped))
+            yield from chunk_tagger.of(Chunk([names[start + position] for position in positions], X, skipped))
     finally:
         progress.finish()
 

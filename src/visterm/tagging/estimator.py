@@ -20,7 +20,7 @@ from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
 
 _PARTS = ("encoder", "model")
-_MAX_TAGS = 5  # In `repr`
+_MAX_TAGS = 5  # Maximum number of tags in `repr`
 
 
 class ScoredTags(NamedTuple):

@@ -34,7 +34,7 @@ class Region:
 class Feature:
     """A feature, its contribution to the score, and the number of places with the feature."""
 
-    feature: int
+    index: int
     share: float
     places: int
 
@@ -53,15 +53,15 @@ class Explanation:
     rank: int  # The tag's rank among the tags of this photo, from 1
     n_tags: int
     size: tuple[int, int] | None  # Width and height of the upright picture; None if the encoder doesn't read pixels
-    # Singular nouns for places and features, such as "block" and "visterm"
-    place: str
-    feature: str
+    # Nouns for a place and a feature in texts, such as "block" and "visterm" (a cluster of image descriptors)
+    place_noun: str
+    feature_noun: str
     places: list[Region]  # All places; they may overlap
     features: list[Feature]  # Features with a share other than 0, largest absolute share first
     bias: float  # The part of the score that doesn't depend on the photo
-    elsewhere: dict[str, float]  # Shares without a place, by name: the bias, and shares that the encoder names
+    elsewhere: dict[str, float]  # Shares without a place: the bias, and those of features without a place, by name
     explained_by: list[str]  # The models that the shares come from: the run's model, or members of a blend
-    no_heat: str = ""  # Why there is no heat map, because no place has a share; empty if there is one
+    no_heat_map_reason: str = ""  # Why there is no heat map: no place has a share; empty if there is a heat map
 
     def as_dict(self) -> dict[str, object]:
         """Return the explanation in its JSON form."""
@@ -74,38 +74,38 @@ class Explanation:
             "height": self.size and self.size[1],
             "elsewhere": self.elsewhere,
             "from": self.explained_by,
-            "no_heat": self.no_heat or None,
-            f"{self.place}s": [asdict(region) for region in self.places],
-            f"{self.feature}s": [
-                {self.feature: item.feature, "share": item.share, f"{self.place}s": item.places}
+            "no_heat": self.no_heat_map_reason or None,
+            f"{self.place_noun}s": [asdict(region) for region in self.places],
+            f"{self.feature_noun}s": [
+                {self.feature_noun: item.index, "share": item.share, f"{self.place_noun}s": item.places}
                 for item in self.features
             ],
         }
 
 
-def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
+def explain(run: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
     """Return the contribution of each feature and each place of a photo to a tag's score.
 
     The run's model must be linear in the features, or be a blend with such a member. If the encoder doesn't support
-    places, `places` is empty, and `no_heat` tells why. Raises UnknownNameError if the tag is not in the vocabulary;
-    ImageError if the image cannot be read; UserError if the model's scores cannot be explained.
+    places, `places` is empty, and `no_heat_map_reason` says why. Raises UnknownNameError if the tag is not in the
+    vocabulary; ImageError if the image cannot be read; UserError if the model's scores cannot be explained.
     """
-    check_explains(tagger)
-    index = tagger.vocabulary.index(tag)
-    row = tagger.encoder.transform([image])
-    scores = tagger.model.decision_function(row)[0]
-    parts = tagger.model.explain(row, index)
-    image_places, no_heat = _places(tagger, image, row)
+    check_explains(run)
+    index = run.vocabulary.index(tag)
+    row = run.encoder.transform([image])
+    scores = run.model.decision_function(row)[0]
+    parts = run.model.explain(row, index)
+    image_places, no_heat_map_reason = _places(run, image, row)
     shares = np.asarray(image_places.rows @ parts.weights, np.float64)
     place_counts = np.asarray((image_places.rows != 0).sum(axis=0)).ravel()
     order = np.lexsort((np.arange(len(parts.shares)), -np.abs(parts.shares)))
     elsewhere = {"bias": parts.constant}
     if parts.elsewhere:
-        elsewhere[_name_of_other_models(tagger.model)] = parts.elsewhere
+        elsewhere[_name_of_other_models(run.model)] = parts.elsewhere
     if image_places.source:
         elsewhere[image_places.source] = float(image_places.elsewhere @ parts.weights)
     size = None
-    if tagger.encoder.reads == "pixels":
+    if run.encoder.reads == "pixels":
         width, height = image_size(image) if isinstance(image, str | os.PathLike) else image.shape[1::-1]
         size = int(width), int(height)
 
@@ -117,8 +117,8 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
         rank=1 + int((scores > scores[index]).sum()),
         n_tags=len(scores),
         size=size,
-        place=image_places.place,
-        feature=image_places.feature,
+        place_noun=image_places.place,
+        feature_noun=image_places.feature,
         places=[
             Region(x, top, right, bottom, share)
             for (x, top, right, bottom), share in zip(boxes.tolist(), shares.tolist(), strict=True)
@@ -126,40 +126,40 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
         features=[Feature(int(i), float(parts.shares[i]), int(place_counts[i])) for i in order if parts.shares[i] != 0],
         bias=parts.constant,
         elsewhere=elsewhere,
-        explained_by=explained_by(tagger.model),
-        no_heat=no_heat,
+        explained_by=explained_by(run.model),
+        no_heat_map_reason=no_heat_map_reason,
     )
 
 
-def check_explains(tagger: Run) -> None:
-    """Raise UserError, with advice, if a tagger's scores cannot be explained."""
-    if tagger.encoder.by_number:
+def check_explains(run: Run) -> None:
+    """Raise UserError, with advice, if a run's scores cannot be explained."""
+    if run.encoder.by_number:
         raise UserError(
             "Photos known by number have no features, so scores cannot be split by features. To see tags that are "
             "similar to a tag, run `visterm tags RUN --like TAG`."
         )
-    if not explains(tagger.model):
-        name = MODELS.name_of(tagger.model)
-        advice = what_to_do(tagger.model)
+    if not explains(run.model):
+        name = MODELS.name_of(run.model)
+        advice = what_to_do(run.model)
         raise UserError(f"The scores of the model '{name}' of this run are not sums over features. {advice}")
 
 
-def may_have_heat_maps(tagger: Run) -> bool:
-    """Return whether a tagger may support heat maps: some outputs of networks have no places."""
-    return explains(tagger.model) and isinstance(tagger.encoder, HasPlaces)
+def may_have_heat_maps(run: Run) -> bool:
+    """Return whether a run may support heat maps; some outputs of networks have no places, so it may not."""
+    return explains(run.model) and isinstance(run.encoder, HasPlaces)
 
 
-def _places(tagger: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
+def _places(run: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
     """Return an image's features by place; or, if they have no places, all features and the reason."""
-    if isinstance(tagger.encoder, HasPlaces):
+    if isinstance(run.encoder, HasPlaces):
         try:
-            return tagger.encoder.places(image), ""
+            return run.encoder.places(image), ""
         except UserError as error:
             reason = str(error)
     else:
         supported = ", ".join(names_with(ENCODERS.classes().values(), lambda part: hasattr(part, "places")))
         reason = (
-            f"The encoder '{ENCODERS.name_of(tagger.encoder)}' cannot assign its features to places of a picture. "
+            f"The encoder '{ENCODERS.name_of(run.encoder)}' cannot assign its features to places of a picture. "
             f"Fit with one of these encoders: {supported}."
         )
     return no_places(row, "features, which have no place"), reason
@@ -168,5 +168,5 @@ def _places(tagger: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
 def _name_of_other_models(blend: Any) -> str:
     if any(explains(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight):
         return "models that compare whole photos"
-    ranking = [MODELS.name_of(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight]
-    return f"what the ranking by {' and '.join(ranking)} adds to it"
+    names = [MODELS.name_of(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight]
+    return f"what the ranking by {' and '.join(names)} adds to it"

@@ -34,8 +34,8 @@ _TEXT_SIZE = 17
 
 def heat_map_size(explanation: Explanation) -> tuple[int, int]:
     """Return the width and height of the explained picture. Raises UserError if there is no heat map."""
-    if explanation.no_heat or explanation.size is None:
-        raise UserError(f"There is no heat map: {explanation.no_heat}")
+    if explanation.no_heat_map_reason or explanation.size is None:
+        raise UserError(f"There is no heat map: {explanation.no_heat_map_reason}")
     return explanation.size
 
 
@@ -47,11 +47,11 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
     """
     width, height = size
     full_size = heat_map_size(explanation)
-    across, down = width / full_size[0], height / full_size[1]
+    x_scale, y_scale = width / full_size[0], height / full_size[1]
     shares = np.zeros((height, width))
     for region in explanation.places:
-        first_col, cols = _covered(region.left * across, region.right * across, width)
-        top, rows = _covered(region.top * down, region.bottom * down, height)
+        first_col, cols = _covered(region.left * x_scale, region.right * x_scale, width)
+        top, rows = _covered(region.top * y_scale, region.bottom * y_scale, height)
         area = rows.sum() * cols.sum()
         shares[top : top + len(rows), first_col : first_col + len(cols)] += np.outer(rows * (region.share / area), cols)
     return shares
@@ -85,11 +85,11 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     share_per_percent = shares * (shares.size / 100)
     limit = float(np.abs(share_per_percent).max()) or 1.0
     lines = _text_lines(explanation)
-    pictures_across = 2 * size[0] + _GAP
+    pictures_width = 2 * size[0] + _GAP
     measure = ImageDraw.Draw(picture)
-    text_across = max(int(measure.textlength(line, font=font)) for line in lines)
+    text_width = max(int(measure.textlength(line, font=font)) for line in lines)
     sheet_size = (
-        max(pictures_across, text_across) + 2 * _GAP,
+        max(pictures_width, text_width) + 2 * _GAP,
         size[1] + 3 * _GAP + _line_height(font) * len(lines) + _BAR_HEIGHT + _line_height(font) + _GAP // 2,
     )
     sheet = Image.new("RGB", sheet_size, PAPER_COLOUR)
@@ -100,7 +100,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
 
     for number, line in enumerate(lines):
         pen.text((_GAP, y + number * _line_height(font)), line, fill=INK_COLOUR, font=font)
-    _draw_legend(sheet, (_GAP, y + _line_height(font) * len(lines)), min(pictures_across, PHOTO_SIDE), limit, font)
+    _draw_legend(sheet, (_GAP, y + _line_height(font) * len(lines)), min(pictures_width, PHOTO_SIDE), limit, font)
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as temporary:
@@ -143,7 +143,7 @@ def _under_heat(picture: Image.Image, strengths: NDArray[np.float64]) -> Image.I
 def _text_lines(explanation: Explanation) -> list[str]:
     shares = np.array([region.share for region in explanation.places])
     added, subtracted = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
-    parts = [f"{explanation.place}s add {added:.3f} and subtract {-subtracted:.3f}"]
+    parts = [f"{explanation.place_noun}s add {added:.3f} and subtract {-subtracted:.3f}"]
     parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
     rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
     return [

@@ -47,7 +47,7 @@ class PushedRun(NamedTuple):
 
 
 def push_run(
-    tagger: Run,
+    run: Run,
     repository: str,
     *,
     public: bool = False,
@@ -62,7 +62,7 @@ def push_run(
         raise UserError(setting="repository", value=repository, expected="OWNER/NAME, for example ann/holidays")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
-        write_shared(tagger, folder, repository, with_photos=with_photos, with_network=with_network, licence=licence)
+        write_shared(run, folder, repository, with_photos=with_photos, with_network=with_network, licence=licence)
         files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
         page = f"{HUB_PAGE}{repository}"
         if not dry_run:
@@ -77,32 +77,32 @@ def push_run(
 
 
 def write_shared(
-    tagger: Run, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
+    run: Run, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
 ) -> None:
     """Write a run in the form to push: with its card, without names of photos, their tags, and paths of files.
 
     Raises UserError if the run needs the names or the tags of photos, or if `with_network` is set and the encoder has
     no network in a single file.
     """
-    tagger._refuse_unfitted()
-    shared_parts = tagger.parts
+    run._refuse_unfitted()
+    shared_parts = run.parts
     if not with_photos:
-        _check_no_photos(tagger)
+        _check_no_photos(run)
         shared_parts = shared_parts.changed(skipped=[], learned_images=LearnedImages())
-    with new_folder(folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint) as target:
+    with new_folder(folder, "run", check=partial(check_opens, type(run)), fingerprint=run.fingerprint) as target:
         write_run(shared_parts, target)
         for file in target.glob("*.json"):
             write_json(file, _with_file_names(read_json(file)))
         if with_network:
-            if not isinstance(tagger.encoder, NetworkEncoder):  # has all weights in a single file
-                encoder_name = ENCODERS.name_of(tagger.encoder)
+            if not isinstance(run.encoder, NetworkEncoder):  # has all weights in a single file
+                encoder_name = ENCODERS.name_of(run.encoder)
                 raise UserError(
                     f"The encoder '{encoder_name}' has no network in a file.",
                     setting="with_network", value=True, advice="Leave `with_network` out.",
                 )  # fmt: skip
-            network = Path(tagger.encoder._network_file())
+            network = Path(run.encoder._network_file())
             shutil.copyfile(network, target / f"{NETWORK}{network.suffix}")
-    (folder / CARD_FILE).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
+    (folder / CARD_FILE).write_text(card_of(run, name, licence=licence, with_network=with_network), encoding="utf-8")
 
 
 def fetch_run(repository: str, revision: str | None = None) -> Path:
@@ -154,12 +154,12 @@ def network_in(folder: Path) -> Path | None:
     return next(iter(sorted(folder.glob(f"{NETWORK}.*"))), None)
 
 
-def card_of(tagger: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
+def card_of(run: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
     """Return the model card of a run: metadata for the hub, instructions, and measurements."""
-    facts, encoder, model = tagger.facts, ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
+    facts, encoder, model = run.facts, ENCODERS.name_of(run.encoder), MODELS.name_of(run.model)
     n = facts.get("calibration images", 0)
     figures = {
-        "tags": f"{len(tagger.vocabulary):,}",
+        "tags": f"{len(run.vocabulary):,}",
         "training photos": f"{facts.get('images', 0):,}",
         "tags of these photos": f"{facts.get('tags given', 0):,}",
     }
@@ -167,7 +167,7 @@ def card_of(tagger: Run, name: str, *, licence: str | None = None, with_network:
         figures[f"right tags among a photo's 5 best, mean of {n:,} held-out photos"] = f"{facts[RIGHT_OF_5]:.2f}"
         figures["tags per photo at an expected precision of 0.9"] = f"{facts[SURE_TAGS]:.2f}"
     rows = "\n".join(f"| {label} | {value} |" for label, value in figures.items())
-    network = getattr(tagger.encoder, "network_sha256_", None)
+    network = getattr(run.encoder, "network_sha256_", None)
     network_note = (
         "" if network is None or with_network else
         f"\nThe network isn't in this repository. Its SHA-256 is `{network}`; `from_pretrained` says where to put it.\n"
@@ -176,7 +176,7 @@ def card_of(tagger: Run, name: str, *, licence: str | None = None, with_network:
 library_name: visterm
 pipeline_tag: image-classification
 tags: [visterm, multi-label, photo-tagging]
-{f"license: {json.dumps(licence)}" + chr(10) if licence else ""}{_measured(tagger, name)}---
+{f"license: {json.dumps(licence)}" + chr(10) if licence else ""}{_measured(run, name)}---
 
 # {name.partition("/")[2]}
 
@@ -198,10 +198,10 @@ pickles. Names of photos, and the tags of each photo, are not in this repository
 """
 
 
-def _measured(tagger: Run, name: str) -> str:
-    if RIGHT_OF_5 not in tagger.facts:
+def _measured(run: Run, name: str) -> str:
+    if RIGHT_OF_5 not in run.facts:
         return ""
-    share = tagger.facts[RIGHT_OF_5] / min(5, len(tagger.vocabulary))
+    share = run.facts[RIGHT_OF_5] / min(5, len(run.vocabulary))
     return f"""model-index:
 - name: {json.dumps(name.partition("/")[2])}
   results:
@@ -212,15 +212,15 @@ def _measured(tagger: Run, name: str) -> str:
 """
 
 
-def _check_no_photos(tagger: Run) -> None:
+def _check_no_photos(run: Run) -> None:
     advice = "Pass `with_photos` if everybody who can read the repository may see them."
-    if tagger.encoder.reads == "names" or tagger.given is not None:
+    if run.encoder.reads == "names" or run.given is not None:
         raise UserError(
-            f"The encoder '{ENCODERS.name_of(tagger.encoder)}' of this run stores names of photos, which would be in "
+            f"The encoder '{ENCODERS.name_of(run.encoder)}' of this run stores names of photos, which would be in "
             "the repository.",
             setting="with_photos", value=False, advice=advice,
         )  # fmt: skip
-    if name := next(tags_of_photos(tagger.model), None):
+    if name := next(tags_of_photos(run.model), None):
         raise UserError(
             f"The model '{name}' of this run stores the tags of each training photo, which would be in the repository.",
             setting="with_photos", value=False, advice=f"Fit another model (ridge or wsabie). {advice}",

@@ -47,7 +47,7 @@ class UninformativeFeaturesError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A tag that an image has and probably should not have, or one that it probably should have."""
+    """A tag that an image has but probably should not have, or lacks but probably should have."""
 
     image: str  # Name of the image
     tag: str

@@ -35,25 +35,24 @@ class ScoredRelation(NamedTuple):
     score: float | None
 
 
-def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
+def believed_relations(run: Run, k: int = 20, more_relations: WordRelations | None = None) -> list[ScoredRelation]:
     """Return the unknown relations that the model predicts, with scores above 0, best first.
 
     A model that is not ``directed`` has the same score for both directions: the pair is listed once, in the direction
     that is more likely by the known relations, see `PartBeliefs`. Returns at most `k` relations, or all if `k` is 0.
-    `more` are known relations in addition to those of the fit. Raises UserError if the model did not learn parts.
+    `more_relations` are further known relations. Raises UserError if the model did not learn parts.
     """
-    tags = tagger.vocabulary.tags
-    return [
-        ScoredRelation(tags[part], tags[whole], score) for part, whole, score in beliefs_of(tagger, more).predicted(k)
-    ]
+    tags = run.vocabulary.tags
+    predicted = beliefs_of(run, more_relations).predicted(k)
+    return [ScoredRelation(tags[part], tags[whole], score) for part, whole, score in predicted]
 
 
-def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
+def known_relations(run: Run, k: int = 20, more_relations: WordRelations | None = None) -> list[ScoredRelation]:
     """Return the known relations between tags, sorted by the model's scores if it has scores, best first.
 
     Parameters are those of `believed_relations`. Raises UserError if no relation is known.
     """
-    tags, beliefs = tagger.vocabulary.tags, beliefs_of(tagger, more)
+    tags, beliefs = run.vocabulary.tags, beliefs_of(run, more_relations)
     if not len(beliefs.known):
         raise UserError(
             "This run knows no part-of relations.",
@@ -64,7 +63,7 @@ def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None)
         pairs = list(zip(parts, wholes, strict=True))[: k or None]
         return [ScoredRelation(tags[part], tags[whole], None) for part, whole in pairs]
     rows, row_of = np.unique(wholes, return_inverse=True)
-    scores = np.asarray(tagger.model.relation_scores(rows))[row_of, parts]
+    scores = np.asarray(run.model.relation_scores(rows))[row_of, parts]
     order = np.lexsort((parts, wholes, -scores))[: k or None]
     return [ScoredRelation(tags[parts[i]], tags[wholes[i]], float(scores[i])) for i in order]
 
@@ -85,7 +84,7 @@ class LabelledPair(NamedTuple):
 
 
 def label_pair(
-    tagger: Run,
+    run: Run,
     object_image: ImageLike,
     part_image: ImageLike,
     k: int = 5,
@@ -100,19 +99,19 @@ def label_pair(
     `PartBeliefs`: nothing is part of itself or of its kind. Raises UserError if the model did not learn parts, or both
     tags are given; UnknownNameError if a tag is not in the vocabulary; ImageError if an image cannot be read.
     """
-    check_learned_parts(tagger.model)
+    check_learned_parts(run.model)
     if object_tag is not None and part_tag is not None:
         raise UserError(
             "Both tags are given, so there is no tag to find.",
             setting="object_tag", value=object_tag, advice="Leave `object_tag` or `part_tag` out.",
         )  # fmt: skip
-    vocabulary = tagger.vocabulary
+    vocabulary = run.vocabulary
     given = {
         name: [vocabulary.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None
     }
-    X = tagger.encoder.transform([object_image, part_image])
-    possible = beliefs_of(tagger).possible_pairs()
-    best = tagger.model.annotate_pairs(X[:1], X[1:], k, **given, possible=possible)
+    X = run.encoder.transform([object_image, part_image])
+    possible = beliefs_of(run).possible_pairs()
+    best = run.model.annotate_pairs(X[:1], X[1:], k, **given, possible=possible)
     return [
         LabelledPair(vocabulary.tags[whole], vocabulary.tags[part], float(score))
         for whole, part, score in zip(best.objects[0], best.parts[0], best.scores[0], strict=True)
@@ -150,12 +149,12 @@ class PartBeliefs:
         self._kinds_of = _values_by_key(self._kinds[:, 0], self._kinds[:, 1])
         self._members = _values_by_key(self._kinds[:, 1], self._kinds[:, 0])
         params = model.get_params(deep=False)
-        as_part, as_whole = (np.bincount(self.known[:, column], minlength=n_tags) for column in (0, 1))
+        n_as_part, n_as_whole = (np.bincount(self.known[:, column], minlength=n_tags) for column in (0, 1))
         # Without shared vectors, the vector of a tag without relations is still random.
-        may_be_either = (as_part + as_whole == 0) & params.get("shared", True)
-        self._can_be_whole = (as_whole > 0) | may_be_either
-        self._can_be_part = (as_part > 0) | (may_be_either & (not params.get("directed", False)))
-        self._wholeness = None if params.get("directed", True) else _wholeness(as_part, as_whole)
+        may_be_either = (n_as_part + n_as_whole == 0) & params.get("shared", True)
+        self._can_be_whole = (n_as_whole > 0) | may_be_either
+        self._can_be_part = (n_as_part > 0) | (may_be_either & (not params.get("directed", False)))
+        self._wholeness = None if params.get("directed", True) else _wholeness(n_as_part, n_as_whole)
 
     @property
     def has_scores(self) -> bool:
@@ -245,11 +244,12 @@ class PartBeliefs:
         return is_pair
 
 
-def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
-    """Return the known relations of a tagger, including `more`, with the model's scores of all other pairs."""
-    tags = tagger.vocabulary
-    pairs = np.concatenate([relations.pairs(tags) for relations in (tagger.relations, more) if relations is not None])
-    return PartBeliefs(tagger.model, pairs, len(tags), tagger.relations.kinds(tags))
+def beliefs_of(run: Run, more_relations: WordRelations | None = None) -> PartBeliefs:
+    """Return the known relations of a run, including `more_relations`, with the model's scores of all other pairs."""
+    tags = run.vocabulary
+    sources = [run.relations] if more_relations is None else [run.relations, more_relations]
+    pairs = np.concatenate([relations.part_of_columns(tags) for relations in sources])
+    return PartBeliefs(run.model, pairs, len(tags), run.relations.ancestor_columns(tags))
 
 
 def labels_parts(model: Annotator) -> bool:
@@ -276,12 +276,12 @@ def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(pairs, np.int64).reshape(-1, 2)
 
 
-def _wholeness(as_part: NDArray[np.int64], as_whole: NDArray[np.int64]) -> NDArray[np.int64]:
+def _wholeness(n_as_part: NDArray[np.int64], n_as_whole: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the position of each tag in an order from tags that are mostly parts to tags that are mostly wholes."""
-    n_known = as_part + as_whole
-    share = np.where(n_known > 0, as_whole / np.maximum(n_known, 1), 0.5)
+    n_known = n_as_part + n_as_whole
+    share = np.where(n_known > 0, n_as_whole / np.maximum(n_known, 1), 0.5)
     position = np.empty(len(share), np.int64)
-    position[np.lexsort((-np.arange(len(share)), as_whole, share))] = np.arange(len(share))
+    position[np.lexsort((-np.arange(len(share)), n_as_whole, share))] = np.arange(len(share))
     return position
 
 

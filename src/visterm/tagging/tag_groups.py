@@ -45,7 +45,7 @@ MIN_COSINE_OF_SLIPS = {DOUBLED: 0.2, LEFT_OUT: 0.2, EXCHANGED: 0.2, TWO_SLIPS: 0
 MIN_PROBABILITY_OF_SLIPS = {DOUBLED: 0.6, LEFT_OUT: 0.6, EXCHANGED: 0.7, TWO_SLIPS: 0.8}
 """Minimum probability that two tags have the same kind of photos; 0.5 means that the photos give no evidence."""
 
-MIN_LIKELY_SLIP = 0.1  # For slips that are likely by their letters: below it, photos contradict them
+MIN_PROBABILITY_OF_LIKELY_SLIPS = 0.1  # Below this probability, photos contradict even a likely slip
 LOG_ODDS_FACTOR = 0.5
 """Factor of the log odds of photos, because their features are neither independent nor exactly normal."""
 
@@ -79,31 +79,31 @@ class AliasPair(NamedTuple):
 
     first: int
     second: int
-    how: str
+    reason: str
     nearness: float | None
 
 
-def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Progress = SILENT) -> list[Alias]:
+def suggest_aliases(run: Run, corpus: Corpus | None = None, *, progress: Progress = SILENT) -> list[Alias]:
     """Suggest tags that mean the same, the most certain ones first.
 
     With a corpus, its images are compared, too (only the split "train", if there are splits); see `alias_pairs`.
     In each group of tags, every tag except the most frequent is returned as an alias of the most frequent, with the
     reason, for people to correct. Raises DataError if there is a corpus and none of its images can be read.
     """
-    V = tag_vectors(tagger)
+    V = tag_vectors(run)
     if corpus is None:
-        return aliases_of(tagger.vocabulary, alias_pairs(tagger.vocabulary, V))
+        return aliases_of(run.vocabulary, alias_pairs(run.vocabulary, V))
     corpus = corpus.select(LEARNED) if any(corpus.splits) else corpus
-    X, Y, _ = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)
+    X, Y, _ = encode_corpus(run.encoder, corpus, run.vocabulary, progress)
     if Y.shape[0] == 0:
         raise DataError("None of the images could be read, so tags cannot be compared by them.")
     ones = sp.csr_array(Y > 0, dtype=np.float64)
-    return aliases_of(tagger.vocabulary, alias_pairs(tagger.vocabulary, V, ones, tagger.model.image_rows(X)))
+    return aliases_of(run.vocabulary, alias_pairs(run.vocabulary, V, ones, run.model.image_rows(X)))
 
 
-def tag_vectors(tagger: Run) -> NDArray[np.float32] | None:
+def tag_vectors(run: Run) -> NDArray[np.float32] | None:
     """Return the model's vectors of tags; None if it has no vectors, or vectors of width 1, without a direction."""
-    V = kept.tag_vectors(tagger.model)
+    V = kept.tag_vectors(run.model)
     return None if V is None or V.shape[1] < 2 else np.asarray(V, np.float32)
 
 
@@ -140,19 +140,21 @@ def alias_pairs(
     nearness_values = [None] * len(similar_spellings) if nearness is None else nearness(first, second).tolist()
     spelling_pairs = [AliasPair(*pair, value) for pair, value in zip(similar_spellings, nearness_values, strict=True)]
     raised_thresholds = {
-        how: _min_nearness(np.array([pair.nearness for pair in spelling_pairs if pair.how == how]), len(tags), nearness)
-        for how in thresholds
+        slip: _min_nearness(np.array([p.nearness for p in spelling_pairs if p.reason == slip]), len(tags), nearness)
+        for slip in thresholds
         if nearness is not None
     }
 
     def is_believed(pair: AliasPair) -> bool:
-        if pair.how in CERTAIN_REASONS:
+        if pair.reason in CERTAIN_REASONS:
             return True
-        is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= MIN_LETTERS_OF_LIKELY_SLIPS.get(pair.how, np.inf)
+        min_letters = MIN_LETTERS_OF_LIKELY_SLIPS.get(pair.reason, np.inf)
+        is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= min_letters
         if pair.nearness is None:
             return is_likely
-        threshold = thresholds[pair.how] if not is_likely else MIN_LIKELY_SLIP if Y is not None else -np.inf
-        return pair.nearness >= raised_thresholds[pair.how] and pair.nearness > threshold
+        likely_threshold = MIN_PROBABILITY_OF_LIKELY_SLIPS if Y is not None else -np.inf
+        threshold = likely_threshold if is_likely else thresholds[pair.reason]
+        return pair.nearness >= raised_thresholds[pair.reason] and pair.nearness > threshold
 
     pairs = sorted(filter(is_believed, spelling_pairs), key=_best_first)
     if Y is None or V is None:
@@ -165,7 +167,7 @@ class TagPhotos:
 
     Rows are projected on the directions in which the mean rows of frequent tags differ most. In each direction, the
     means of two tags differ by chance (variance within tags / number of images) and by `SPELLING_VARIANCE`; the means
-    of different words also differ by the variance between words. Both differences are taken as normal, and their
+    of different words also differ by the variance between words. Both are modelled as normal, and their
     likelihoods are compared: rare tags give little evidence, frequent tags a lot. Images with both tags are left out.
 
     Parameters
@@ -272,14 +274,14 @@ def _families(n_tags: int, pairs: Sequence[AliasPair]) -> NDArray[np.int64]:
     """Return the family number of each tag; a family is all spellings and plurals of one word."""
     from scipy.sparse.csgraph import connected_components  # slow to import
 
-    certain_pairs = [pair for pair in pairs if pair.how in CERTAIN_REASONS]
+    certain_pairs = [pair for pair in pairs if pair.reason in CERTAIN_REASONS]
     rows, columns = ([pair[side] for pair in certain_pairs] for side in (0, 1))
     links = sp.csr_array((np.ones(len(certain_pairs)), (rows, columns)), shape=(n_tags, n_tags))
     return np.asarray(connected_components(links, directed=False)[1], np.int64)
 
 
 def _best_first(pair: AliasPair) -> tuple[int, float, int, int]:
-    return (*DIFFERENCES, SIMILAR_IMAGES).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
+    return (*DIFFERENCES, SIMILAR_IMAGES).index(pair.reason), -(pair.nearness or 0.0), pair.first, pair.second
 
 
 def _min_nearness(pair_nearness: NDArray[np.float64], n_tags: int, nearness: Nearness) -> float:
@@ -344,7 +346,7 @@ def _pairs_by_images(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family:
 def _reason(tag: int, best: int, pair: AliasPair, tags: Sequence[str]) -> str:
     other = pair.first if pair.second == tag else pair.second
     nearness_text = "" if pair.nearness is None else f", {pair.nearness:.2f}"
-    return f"{pair.how}{'' if other == best else f' (as {tags[other]})'}{nearness_text}"
+    return f"{pair.reason}{'' if other == best else f' (as {tags[other]})'}{nearness_text}"
 
 
 def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Convert a typed query to weights of tags, added words, and other words with a vector."""
+"""Convert a typed query to weights of the run's tags, of added words, and of other words with a vector."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from visterm.models.abilities import places_words
 def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
     """Return a typed query as weights, together of unit length; see `Tagger.query_weights`.
 
-    Raises UnknownNameError if no word is a tag or has a vector, or no word without ``-`` is: nothing would be searched
-    for. Raises UserError if the words cancel each other out.
+    `new_tags` maps keys to spellings of tags that no run has learned yet. Raises UnknownNameError if no word is known,
+    or all known words have a ``-``: nothing would be searched for. Raises UserError if the words cancel each other out.
     """
     dictionary, outside, new_tags = run.dictionary, run.words, new_tags or {}
     reads_phrases = outside.source is not None and outside.source.reads_phrases
@@ -34,7 +34,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         looked_up = zip(texts, outside.look_up(run.model, list(texts.values())), strict=True)
         rows = {key: row for key, row in looked_up if row is not None}
 
-    signs, not_learned, unknown = [sign for _, sign in parsed], Counter[str](), []
+    signs, unlearned_sums, unknown = [sign for _, sign in parsed], Counter[str](), []
     outside_words = [
         (tag_key(tag := dictionary.tags[column]), tag, sign) for column, sign in parsed if column >= n_tags
     ]
@@ -46,7 +46,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         if key in rows:
             outside_words.append((key, texts[key], word.sign))
         elif key in new_tags:
-            not_learned[word.text] += word.sign
+            unlearned_sums[word.text] += word.sign
         else:
             unknown.append(word)
             continue
@@ -59,42 +59,43 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         problem = f"{message} {negative_note}".strip()
         raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
-    tags, names = run.vocabulary.weights_of((column, sign) for column, sign in parsed if column < n_tags)
+    tag_weights, names = run.vocabulary.weights_of((column, sign) for column, sign in parsed if column < n_tags)
     sums, texts_of = Counter[str](), {key: text for key, text, _ in outside_words}
     for key, _, sign in outside_words:
         sums[key] += sign
     keys = [key for key, total in sums.items() if total]
-    if tags.nnz == 0 and not keys and not any(not_learned.values()):
-        cancelled = ", ".join([*names, *texts_of.values(), *not_learned])
+    if tag_weights.nnz == 0 and not keys and not any(unlearned_sums.values()):
+        cancelled = ", ".join([*names, *texts_of.values(), *unlearned_sums])
         raise UserError(
             f"The words of the search cancel each other out: {cancelled}.",
             setting="words", value=words, advice="Leave one of them out.",
         )  # fmt: skip
-    new = {tag: total for tag, total in not_learned.items() if total}
+    unlearned = {tag: total for tag, total in unlearned_sums.items() if total}
     if not keys:
-        return Query(weigh_words(tags, run.idf), names, unknown_words, None, new)
-    weights, others = _weigh_together(run, tags, np.array([sums[key] for key in keys], np.float32))
+        return Query(weigh_words(tag_weights, run.idf), names, unknown_words, None, unlearned)
+    weights, outside_weights = _weigh_together(run, tag_weights, np.array([sums[key] for key in keys], np.float32))
     word_rows = np.array([rows[key] for key in keys], np.float32)
-    return Query(weights, names, unknown_words, OutsideWords([texts_of[key] for key in keys], others, word_rows), new)
+    outside_part = OutsideWords([texts_of[key] for key in keys], outside_weights, word_rows)
+    return Query(weights, names, unknown_words, outside_part, unlearned)
 
 
 def _weigh_together(
-    run: Run, tags: sp.csr_array, signs: NDArray[np.float32]
+    run: Run, tag_signs: sp.csr_array, outside_signs: NDArray[np.float32]
 ) -> tuple[sp.csr_array, NDArray[np.float32]]:
-    """Return the weights of a query's tags and of its other words, together of unit length, with their signs.
+    """Return the signed weights of a query's tags and of its words outside the vocabulary, together of unit length.
 
-    A word that is not a tag has the weight of a tag of a single image, or of a single text of the reference corpus.
+    A word outside the vocabulary has the weight of a tag of a single image, or of a word of a single reference text.
     """
     n_images = max(run.facts.get("images", 0), int(run.vocabulary.counts.max(initial=1)))
     n_texts = n_images if run.reference is None else run.reference.n_texts
-    idf_of_others = float(inverse_frequencies([1], n_texts)[0])
-    values = np.concatenate([tags.data, signs])[None, :]
-    idfs = np.concatenate([run.idf[tags.indices], np.full(len(signs), idf_of_others, np.float32)])
+    outside_idf = float(inverse_frequencies([1], n_texts)[0])
+    values = np.concatenate([tag_signs.data, outside_signs])[None, :]
+    idfs = np.concatenate([run.idf[tag_signs.indices], np.full(len(outside_signs), outside_idf, np.float32)])
     signed_words = sp.csr_array((values[0], np.arange(values.size), np.array([0, values.size])), shape=values.shape)
     all_weights = weigh_words(signed_words, idfs).toarray()[0]
-    weights = sp.csr_array((all_weights[: tags.nnz], tags.indices, tags.indptr), shape=tags.shape)
+    weights = sp.csr_array((all_weights[: tag_signs.nnz], tag_signs.indices, tag_signs.indptr), shape=tag_signs.shape)
     weights.eliminate_zeros()
-    return weights, all_weights[tags.nnz :]
+    return weights, all_weights[tag_signs.nnz :]
 
 
 def _advice(run: Run) -> str:

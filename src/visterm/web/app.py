@@ -58,7 +58,7 @@ def create_app(
         title="visterm", version=visterm.__version__,
         description="Search one catalogue of photos by words, and tag photos.", openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None, redoc_url=None, lifespan=lifespan,  # generated clients call a route by its function's name
-        generate_unique_id_function=lambda it: it.name if it.path.startswith(PREFIX) else f"label_studio_{it.name}",
+        generate_unique_id_function=lambda r: r.name if r.path.startswith(PREFIX) else f"label_studio_{r.name}",
     )  # fmt: skip
     app.state.service = service
     for error_type in (HTTPException, RequestValidationError, VistermError):

@@ -46,7 +46,7 @@ class Batcher(Generic[T, R]):
     async def _process_waiting(self) -> None:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(self._max_items, len(self._waiting)))]
-            batch = [(item, future) for item, future in batch if not future.done()]  # its client has disconnected
+            batch = [(item, future) for item, future in batch if not future.done()]  # else its client has disconnected
             if not batch:
                 continue
             try:

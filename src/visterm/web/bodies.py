@@ -23,8 +23,8 @@ from visterm.web.work import Figures, busy
 SMALL_BODY = 64 * 2**10  # Bytes of a body, unless its route allows more
 MEDIUM_BODY = 2**20  # Bytes of lists of tags, and of Label Studio's events
 PIECE_SECONDS = 30.0  # Seconds in which the next piece of a body must arrive
-MAX_VALUES = 100_000  # In the JSON of a request: reading these takes 50 ms, in which nothing else is answered
-SCOPE_KEY = "visterm_body"  # Of the body in a request's scope
+MAX_VALUES = 100_000  # Maximum in the JSON of a request: parsing takes 50 ms, which block all other requests
+SCOPE_KEY = "visterm_body"  # Key of the body in a request's scope
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 _MAX_BYTES: dict[object, int] = {}
 UPLOAD_FIELD = "image"
@@ -64,17 +64,17 @@ allow_pictures = allow_body(2**63)
 class Bodies:
     """The bytes of all bodies that are being received or processed, with a limit on their sum over all processes.
 
-    `n_bytes` is the current number; `refused` counts the requests that were refused because of the limit.
+    `n_bytes` is the current number; `n_refused` counts the requests that were refused because of the limit.
     """
 
     def __init__(self, max_bytes: int, figures: Figures) -> None:
         self._max_bytes = max_bytes
-        self.n_bytes, self.refused = figures.gauge("body"), figures.counter("body")
+        self.n_bytes, self.n_refused = figures.gauge("body"), figures.counter("body")
 
     def add(self, n_bytes: int) -> None:
         """Count bytes that have arrived. Raises HttpError (503) if there are too many."""
         if self.n_bytes.total + n_bytes > self._max_bytes:
-            self.refused.value += 1
+            self.n_refused.value += 1
             raise busy(f"requests of {self.n_bytes.total:,} bytes are being received")
         self.n_bytes.value += n_bytes
 
@@ -116,7 +116,7 @@ class _Body:
     def __init__(self, receive: Receive, bodies: Bodies, seconds: float) -> None:
         self._receive, self._bodies, self._seconds = receive, bodies, seconds
         self._end = asyncio.get_running_loop().time() + seconds
-        self._complete = False
+        self._is_complete = False
         self.limit: int | None = None
         self.n_bytes = 0
 
@@ -125,7 +125,7 @@ class _Body:
             raise HttpError(413, f"The body of this request may have at most {self.limit:,} bytes. Send less at once.")
 
     async def receive(self) -> Message:
-        if self._complete:  # the only remaining message is that the client has disconnected
+        if self._is_complete:  # the only remaining message is that the client has disconnected
             return await self._receive()
         remaining = self._end - asyncio.get_running_loop().time()
         try:
@@ -135,7 +135,7 @@ class _Body:
             if remaining <= PIECE_SECONDS:
                 problem = f"The body of the request took longer than {self._seconds:g} s."
             raise HttpError(408, problem) from error
-        self._complete = not message.get("more_body", False)
+        self._is_complete = not message.get("more_body", False)
         n_bytes = len(message.get("body", b""))
         self.check(self.n_bytes + n_bytes)
         self.count(n_bytes)

@@ -1,4 +1,4 @@
-"""Decoding of pictures in other processes: if a picture crashes, blocks or fills one, it is refused with a reason."""
+"""Decode pictures in other processes: a picture that crashes, blocks or fills a process is refused with a reason."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from visterm.web.work import Figures, SharedCount, Work
 
 DECODER_DIED = "its decoder crashed, or took too long"
 
-
-Answer = tuple[bytes, int, int, bytes]  # What a process answers: outcome, height, width, and pixels or a JPEG
+Answer = tuple[bytes, int, int, bytes]  # The answer of a process: outcome, height, width, and pixels or a JPEG
 
 
 class Decoders:
-    """A few processes that decode pictures, and the bounded threads that wait for them.
+    """A few processes that decode pictures, and a limited number of threads that wait for them.
 
-    `bound` limits the requests running and waiting. A process may use `memory_bytes`; a picture may have `max_pixels`
-    and take `seconds`, after which its process is killed. `name` is the name of this work in messages and figures.
-    `n_died` counts the processes that died and were replaced.
+    `bound` is the maximum number of running and waiting requests. A process may use `memory_bytes`; a picture may have
+    `max_pixels` and take `seconds`, after which its process is killed. `name` is the name of this work in messages and
+    figures. `n_died` counts the processes that died and were replaced.
     """
 
     def __init__(
@@ -73,13 +72,13 @@ class Decoders:
             process.kill()
         self.work.close()
 
-    def _decode(self, outcome: bytes, side: int, picture: bytes | str) -> Answer:
-        """Let an idle process decode a picture; errors are those of `pixels`."""
+    def _decode(self, wanted: bytes, side: int, picture: bytes | str) -> Answer:
+        """Let an idle process decode a picture to `wanted`, PIXELS or JPEG; errors are those of `pixels`."""
         if isinstance(picture, str) and is_remote(picture):
             picture = fetch(picture)  # the process that decodes reaches no network
         is_path = isinstance(picture, str)
         content = os.fsencode(picture)
-        header = REQUEST.pack(outcome, is_path, side, len(content))
+        header = REQUEST.pack(wanted, is_path, side, len(content))
         process = self._idle.get()
         try:
             answer = process.ask(header, content, self._seconds)
@@ -135,7 +134,7 @@ class _Process:
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            with suppress(OSError):  # of what was being written when it died
+            with suppress(OSError):  # flushing data that the dead process can't receive
                 if stream is not None:
                     stream.close()
 

@@ -32,7 +32,7 @@ from visterm.web.schemas import STATUSES
 
 LOG = logging.getLogger("visterm.web")
 API_NAMES = {"words": "q"}  # Names of settings that differ between Python and the API
-MAX_SHOWN_LETTERS = 60  # Of a wrong value that a message repeats
+MAX_SHOWN_LETTERS = 60  # Maximum length of a wrong value that a message repeats
 ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
     (UnknownNameError, 422, "unknown_name"),
     (MissingExtraError, 422, "missing_extra"),

@@ -1,4 +1,4 @@
-"""Jobs of the service: one process at a time, a few more waiting; one that doesn't stop is killed."""
+"""Jobs of the service: one runs at a time in a process, and a few more wait; a job that doesn't stop is killed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JobQueue:
         job_ids = []
         for arguments in argument_lists:
             job_ids.append(await self._work.run(jobs.start, kind, waiting=True, pid=self._pid))
-            self._tell("take", job_ids[-1], kind, arguments)  # at once, as storing the next job may fail
+            self._tell("enqueue", job_ids[-1], kind, arguments)  # at once, as storing the next job may fail
         return await self._work.run(jobs.existing, job_ids[0])
 
     async def cancel(self, job_id: int) -> None:
@@ -99,10 +99,10 @@ class JobRunner:
 
     def tell(self, message: str, *arguments: object) -> None:
         """Call the method that a queue names, from any process of the service."""
-        methods: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
+        methods: dict[str, Callable[..., None]] = {"enqueue": self.enqueue, "cancel": self.cancel}
         methods[message](*arguments)
 
-    def take(self, job_id: int, kind: str, arguments: list[str]) -> None:
+    def enqueue(self, job_id: int, kind: str, arguments: list[str]) -> None:
         """Run a stored job when its turn comes."""
         self._jobs.adopt(job_id)
         self._waiting.append((job_id, [kind, *arguments]))

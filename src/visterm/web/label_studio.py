@@ -27,7 +27,7 @@ router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=Js
 
 MAX_TASKS = 1000
 BATCH_TASKS = 16
-N_WITHOUT_CONFIDENCE = 5  # Tags that are suggested if the run has no confidences
+N_TAGS_WITHOUT_CONFIDENCE = 5  # Tags that are suggested if the run has no confidences
 MAX_CONFIG_LETTERS = 2**20
 ANNOTATION_EVENTS = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 UNKNOWN_PICTURE = (
@@ -185,7 +185,7 @@ async def _predict(service: Service, task: Task, config: Choices, version: str) 
     choices = [(tag, name) for tag, name in choices if name]
     suggestions = [(tag, name) for tag, name in choices if (tag.confidence or 0.0) >= PREDICTED_FROM]
     if all(tag.confidence is None for tag, _ in choices):
-        suggestions = choices[:N_WITHOUT_CONFIDENCE]
+        suggestions = choices[:N_TAGS_WITHOUT_CONFIDENCE]
     if config.single:
         suggestions = suggestions[:1]
     confidences = [tag.confidence for tag, _ in suggestions if tag.confidence is not None]

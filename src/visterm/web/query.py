@@ -1,4 +1,4 @@
-"""Query parameters, of which unknown ones are refused; and cursors of lists."""
+"""Query parameters, with errors for unknown names; and cursors of lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def refuse_unknown(request: Request) -> None:
     dependants = [route.dependant]
     for dependant in dependants:  # the loop adds those that it depends on
         for parameter in dependant.query_params:
-            fields = getattr(parameter.field_info.annotation, "model_fields", None)  # of a model with many parameters
+            fields = getattr(parameter.field_info.annotation, "model_fields", None)  # a model has many parameters
             parameters.update([parameter.alias] if fields is None else fields)
         dependants += dependant.dependencies
     for name in request.query_params:

@@ -131,12 +131,12 @@ class Security:
             await self._app(scope, receive, send)
             return
 
-        started = False
+        has_started = False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal started
+            nonlocal has_started
             if message["type"] == "http.response.start":
-                started = True
+                has_started = True
                 names = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
@@ -147,7 +147,7 @@ class Security:
         try:
             await (self._refusal(scope) or self._app)(scope, receive, send_with_headers)
         except Exception as error:
-            if started:  # the client sees that the answer is cut off
+            if has_started:  # the client sees that the answer is cut off
                 raise
             await http_error_of(error).answer()(scope, receive, send_with_headers)
 

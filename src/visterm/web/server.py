@@ -20,7 +20,7 @@ from visterm.web.work import Figures, Member, SharedCount
 
 HEADER_SECONDS = 10.0  # Seconds in which the headers of a request must arrive
 ANSWER_SECONDS = 30.0  # Seconds in which a client must read the next part of an answer
-MAX_CONNECTIONS = 1024  # Open at the same time, even if more files may be open
+MAX_CONNECTIONS = 1024  # Maximum number of open connections, even if more files may be open
 MIN_CONNECTIONS = 8
 RESERVED_FILES = 64  # Files kept free for the catalogue, pictures and processes; a quarter of all if that is more
 _TIMEOUT_ANSWER = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -191,13 +191,13 @@ class Connections:
 
     def add(self, new: HttpConnection) -> bool:
         """Add a connection; return False if there are too many."""
-        of_client = [connection for connection in self.open if connection.client == new.client]
-        rivals = of_client if len(of_client) >= max(self.max_open // 2, 1) else self.open
-        if rivals is of_client or len(self.open) >= self.max_open:
-            idle = [connection for connection in rivals if not connection.is_busy]
-            if not idle:
+        client_connections = [connection for connection in self.open if connection.client == new.client]
+        rivals = client_connections if len(client_connections) >= max(self.max_open // 2, 1) else self.open
+        if rivals is client_connections or len(self.open) >= self.max_open:
+            idle_connections = [connection for connection in rivals if not connection.is_busy]
+            if not idle_connections:
                 return False
-            most_overdue = min(idle, key=lambda connection: connection.closing_order())
+            most_overdue = min(idle_connections, key=lambda connection: connection.closing_order())
             self.open.discard(most_overdue)
             most_overdue.abort()
         self.open.add(new)

@@ -68,7 +68,7 @@ class Bounds:
     decoding: int = 64
     encoding: int = 64
     fetching: int = 32  # Requests, running and waiting together, whose pictures are fetched from other servers
-    fetchers: int = 16  # Number of these that run at the same time
+    fetchers: int = 16  # Number of such requests that run at the same time
     fetch_bytes: int = 16 * 2**20  # Bytes of all pictures that are fetched for one request
     fetch_seconds: float = 20.0  # Seconds in which all pictures of a request must be fetched
     decoders: int = 2  # Processes that decode uploads; the same number decodes photos of the catalogue
@@ -315,7 +315,7 @@ class Service:
         works = [self.searching, self.browsing, self.writing, self.encoding, self.fetching]
         works += [pool.work for pool in decoders]
         waiting = {work.name: work.waiting.total for work in works}
-        refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in works}
+        refused = {"body": self.bodies.n_refused.total} | {work.name: work.n_refused.total for work in works}
         n_died = sum(pool.n_died.total for pool in decoders)
         return self.metrics.text((
             figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),

@@ -41,7 +41,7 @@ class Work:
 
     A request beyond the bound, which holds for all processes that share `figures`, is answered 503 at once; so is one
     that has waited `patience_seconds` for a thread. A thread computes on one core, which suits many requests best.
-    `waiting` counts the requests running and waiting now; `refused` those that were refused.
+    `waiting` counts the requests running and waiting now, `n_refused` those that were refused.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Work:
     ) -> None:
         self.name, self.bound, self._patience_seconds = name, bound, patience_seconds
         figures = figures or Figures()
-        self.waiting, self.refused = figures.gauge(name), figures.counter(name)
+        self.waiting, self.n_refused = figures.gauge(name), figures.counter(name)
         self._threads = ThreadPoolExecutor(
             threads, thread_name_prefix=f"visterm-{name}", initializer=limit_this_thread, initargs=(1,)
         )
@@ -85,7 +85,7 @@ class Work:
             self.waiting.value -= 1
 
     def _busy(self) -> HttpError:
-        self.refused.value += 1
+        self.n_refused.value += 1
         return busy(f"{self.waiting.total} requests for {self.name} are running or waiting")
 
     def close(self) -> None:
@@ -151,8 +151,8 @@ class Figures:
 class Member:
     """One process of a service.
 
-    `tell` sends messages to the process that runs jobs, `supervisor`; None: this one runs them. `metrics` is the folder
-    in which all processes store their counts of requests; None: in memory.
+    `tell` sends messages to the process that runs jobs, `supervisor`; None: this process runs them. `metrics` is the
+    folder in which all processes store their counts of requests; None: in memory.
     """
 
     figures: Figures = field(default_factory=Figures)

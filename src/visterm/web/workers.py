@@ -34,7 +34,7 @@ from visterm.web.work import Figures, Member, Work
 
 MAX_DEFAULT_WORKERS = 4  # More are hardly faster, as disk and memory are the limit
 WORKER_BYTES = 2**29  # Approximate memory of a worker, without the run
-ACCEPTED_AT_ONCE = 64
+MAX_ACCEPTED_AT_ONCE = 64
 FULL_SECONDS = 1.0  # Pause without new connections after too many files were open
 SHORT_LIFE_SECONDS = 10.0  # A worker that ends sooner is restarted after longer and longer pauses
 MAX_PAUSE_SECONDS = 5.0
@@ -54,8 +54,9 @@ def default_workers(catalogue: Place) -> int:
     if not shares_connections():
         return 1
     runs = (Path(catalogue) / RUNS).glob("*")
-    largest = max((sum(file.stat().st_size for file in run.iterdir()) for run in runs), default=0)
-    return max(1, min(MAX_DEFAULT_WORKERS, resolve_jobs(None), machine_memory() // 2 // (WORKER_BYTES + 2 * largest)))
+    largest_run_bytes = max((sum(file.stat().st_size for file in run.iterdir()) for run in runs), default=0)
+    n_in_memory = machine_memory() // 2 // (WORKER_BYTES + 2 * largest_run_bytes)
+    return max(1, min(MAX_DEFAULT_WORKERS, resolve_jobs(None), n_in_memory))
 
 
 def run_workers(
@@ -94,7 +95,7 @@ class _Supervisor:
         self._runner = JobRunner(Path(settings["catalogue"]), stored.jobs, self._writing, figures, self._send_news)
         self._workers = [_WorkerProcess(number, figures) for number in range(n_workers)]
         self._stop = asyncio.Event()
-        self._started = False
+        self._has_started = False
 
     async def run(self, on_start: Callable[[], None]) -> None:
         """Serve until a signal arrives; call `on_start` once all workers answer. Raises the error of a failed start."""
@@ -110,7 +111,7 @@ class _Supervisor:
             ends: list[asyncio.Future[Any]] = [stop, *self._keepers]
             await asyncio.wait([ready, *ends], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
-                self._started = True
+                self._has_started = True
                 on_start()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -146,7 +147,7 @@ class _Supervisor:
                 worker.problem = str(error)
             if self._stop.is_set():
                 return
-            if worker.problem and not self._started:
+            if worker.problem and not self._has_started:
                 raise UserError(worker.problem)
             is_short = time.monotonic() - start < SHORT_LIFE_SECONDS
             pause_seconds = min(max(2 * pause_seconds, 0.1), MAX_PAUSE_SECONDS) if is_short else 0.0
@@ -180,7 +181,7 @@ class _Supervisor:
             loop.remove_reader(self._listener)
 
     def _take_connections(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(MAX_ACCEPTED_AT_ONCE):
             try:
                 client, _ = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -242,7 +243,7 @@ class _WorkerProcess:
                 assert self._process.stdin is not None
                 line = json.dumps(settings | {"number": self.number, "channel": worker_channel.fileno()})
                 self._process.stdin.write(line.encode() + b"\n")
-            if self._is_ending:  # since before it was started
+            if self._is_ending:  # `end` was called before the start
                 self.end()
             reader, writer = await asyncio.open_connection(sock=channel.dup())
             try:

@@ -52,8 +52,8 @@ def join_near(
         if len(vectors) != len(tags):
             raise ShapeError(f"The {side} has {len(tags)} tags, but {len(vectors)} vectors; expected one per tag.")
     cosines = _unit(target_vectors) @ _unit(source_vectors).T
-    is_near = ~by_name.by_name & (cosines.max(axis=1) >= least_cosine)
-    return JoinedTags(np.where(is_near, cosines.argmax(axis=1), by_name.ours), by_name.by_name)
+    is_near = ~by_name.is_by_name & (cosines.max(axis=1) >= least_cosine)
+    return JoinedTags(np.where(is_near, cosines.argmax(axis=1), by_name.run_columns), by_name.is_by_name)
 
 
 def across_corpora(
@@ -108,7 +108,7 @@ def across_corpora(
             f"{rows.X.shape[1]}. Encode both with the same encoder."
         )
     same_names = join_tags(Vocabulary(source.tags), target.tags)
-    if not same_names.by_name.any():
+    if not same_names.is_by_name.any():
         raise DataError(f"{source.name} and {target.name} have no tag of the same name, so nothing joins them.")
     start = {} if vectors is None else {"word_vectors": vectors["source"]}
     accepted = inspect.signature(MODELS.load(model)).parameters
@@ -116,12 +116,12 @@ def across_corpora(
     params = {name: value for name, value in common_settings.items() if name in accepted} | start | dict(settings)
     fitted_model = MODELS.create(model, **params).fit(source.train.X, source.train.Y)
     scores = np.asarray(fitted_model.decision_function(rows.X), np.float32)
-    results = {"name": _measure_ranking(scores[:, same_names.ours], same_names.by_name, rows)}
+    results = {"name": _measure_ranking(scores[:, same_names.run_columns], same_names.is_by_name, rows)}
     if vectors is not None:
         near_tags = join_near(source.tags, target.tags, vectors["source"], vectors["target"], least_cosine=least_cosine)
-        results["vector"] = _measure_ranking(scores[:, near_tags.ours], near_tags.ours != NONE, rows)
-        word_scores = scores[:, same_names.ours]
-        unnamed = np.flatnonzero(~same_names.by_name)
+        results["vector"] = _measure_ranking(scores[:, near_tags.run_columns], near_tags.run_columns != NONE, rows)
+        word_scores = scores[:, same_names.run_columns]
+        unnamed = np.flatnonzero(~same_names.is_by_name)
         if unnamed.size:
             word_scores[:, unnamed] = (
                 fitted_model.image_rows(rows.X) @ fitted_model.tag_rows_from(vectors["target"][unnamed]).T

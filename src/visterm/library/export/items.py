@@ -48,7 +48,7 @@ class FileChange:
     target: str  # The file that is written
     added: tuple[Mark, ...] = ()  # Added tags
     removed: tuple[str, ...] = ()  # Removed tags, which visterm had written
-    left_out: tuple[str, ...] = ()  # Not written, because a person removed them or the file format cannot store them
+    left_out: tuple[str, ...] = ()  # Not written: a person removed them, or the file format cannot store them
     visterm_tags: tuple[str, ...] = field(default=(), compare=False)  # All tags by visterm in the changed file
     copied: tuple[str, ...] = ()  # Tags by other programs that were copied to more fields, or removed from them
 

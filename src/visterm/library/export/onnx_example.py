@@ -18,9 +18,9 @@ FOLDER = Path(__file__).parent
 def read_photo(path: str, max_side: int) -> Image.Image:
     """Read a photo upright, with its longest side reduced to `max_side`, like visterm."""
     photo = Image.open(path)
-    across, down = photo.size
-    scale = min(1.0, max_side / max(across, down))
-    size = max(1, round(across * scale)), max(1, round(down * scale))
+    photo_width, photo_height = photo.size
+    scale = min(1.0, max_side / max(photo_width, photo_height))
+    size = max(1, round(photo_width * scale)), max(1, round(photo_height * scale))
     photo.draft(None, size)  # only JPEG can be decoded at a smaller size
     exif = photo.getexif()
     rgb = photo.convert("RGB")
@@ -33,43 +33,44 @@ def pictures_of(photo: Image.Image, prepared: dict[str, Any]) -> list[NDArray[np
     """Return the network's input pictures of a photo, as uint8 arrays of its input size."""
     height, width = prepared["size"]
     resample = Image.Resampling[prepared["interpolation"].upper()]
-    across, down = photo.size
+    photo_width, photo_height = photo.size
     crop = (prepared["crop"] or 1) if prepared["views"] == "trained" else 1
     if prepared["views"] == "trained" and prepared["resize"] is not None:
-        return [_trained(photo, prepared, resample)]
+        return [_exact_picture(photo, prepared, resample)]
     if prepared["views"] == "trained" and prepared["crop"] is None:
         return [np.asarray(photo.resize((width, height), resample))]
-    wide, high = min(across, down * width / height), min(down, across * height / width)  # largest crop that fits
-    if crop == 1 and (wide, high) == (across, down):
+    crop_width = min(photo_width, photo_height * width / height)  # of the largest crop that fits
+    crop_height = min(photo_height, photo_width * height / width)
+    if crop == 1 and (crop_width, crop_height) == (photo_width, photo_height):
         return [np.asarray(photo.resize((width, height), resample))] * len(prepared["places"])
     pictures = []
     for share in prepared["places"]:  # None: the whole photo; 0 to 1: from its start to its end
-        start, top = (0, 0) if share is None else ((across - wide * crop) * share, (down - high * crop) * share)
-        right, bottom = (across, down) if share is None else (start + wide * crop, top + high * crop)
-        box = start, top, min(right, across), min(bottom, down)
+        wanted_width, wanted_height = (crop_width * crop, crop_height * crop) if share is not None else photo.size
+        start, top = (photo_width - wanted_width) * (share or 0), (photo_height - wanted_height) * (share or 0)
+        box = start, top, min(start + wanted_width, photo_width), min(top + wanted_height, photo_height)
         pictures.append(np.asarray(photo.resize((width, height), resample, box=box)))
     return pictures
 
 
-def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resampling) -> NDArray[np.uint8]:
+def _exact_picture(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resampling) -> NDArray[np.uint8]:
     """Return the single input picture for a network with an exactly known resizing method."""
     height, width = prepared["size"]
-    across, down = photo.size
+    photo_width, photo_height = photo.size
     if prepared["resize"] == "squash":
         return np.asarray(photo.resize((width, height), resample))
     if prepared["resize"] == "pad":
-        ratio = max(down / height, across / width)
-        size = round(across / ratio), round(down / ratio)
+        ratio = max(photo_height / height, photo_width / width)
+        size = round(photo_width / ratio), round(photo_height / ratio)
         start, top = -((width - size[0]) // 2), -((height - size[1]) // 2)
     else:
         to_int = int if prepared["resize"] == "shortest_floor" else round
         if height == width:
-            short = round(height / (prepared["crop"] or 1))
-            long = int(short * max(across, down) / min(across, down))
-            size = (short, long) if across <= down else (long, short)
+            short_side = round(height / (prepared["crop"] or 1))
+            long_side = int(short_side * max(photo_width, photo_height) / min(photo_width, photo_height))
+            size = (short_side, long_side) if photo_width <= photo_height else (long_side, short_side)
         else:
-            ratio = min(down / height, across / width) * (prepared["crop"] or 1)
-            size = round(across / ratio), round(down / ratio)
+            ratio = min(photo_height / height, photo_width / width) * (prepared["crop"] or 1)
+            size = round(photo_width / ratio), round(photo_height / ratio)
         start, top = to_int((size[0] - width) / 2), to_int((size[1] - height) / 2)
     picture = Image.new("RGB", (width, height), (round(prepared["fill"]),) * 3)
     picture.paste(photo.resize(size, resample), (-start, -top))

@@ -42,7 +42,7 @@ SETTINGS_FILE = "vision.yml"
 BACKGROUND_LABEL = "background"  # Label of the remaining probability; PhotoPrism drops labels with this name
 PREVIEW_PIXELS = 720  # PhotoPrism's smaller previews are square, while this one has the photo's shape
 THRESHOLD_PERCENT = 50  # Threshold for labels, before division by the mean number of tags per photo
-PHOTOPRISM_FILTERS = {"bilinear": "linear", "bicubic": "bicubic", "lanczos": "lanczos"}  # By interpolation
+PHOTOPRISM_FILTERS = {"bilinear": "linear", "bicubic": "bicubic", "lanczos": "lanczos"}  # By our name
 
 
 class Graph(NamedTuple):
@@ -69,32 +69,33 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     tagger._refuse_unfitted()
     encoder, model = _parts(tagger, for_photoprism)
     n_views = 1 if for_photoprism else len(VIEWS[encoder.views])
-    before, after = GraphSteps("before"), GraphSteps("after")
-    network, rows = encoder.write_steps(before, after, PICTURES, n_views=n_views, floats=for_photoprism)
-    scores = model.write_steps(after, rows)
-    confidences = None if tagger.calibration is None else tagger.calibration.write_steps(after, scores)
+    steps_before, steps_after = GraphSteps("before"), GraphSteps("after")
+    network, rows = encoder.write_steps(steps_before, steps_after, PICTURES, n_views=n_views, floats=for_photoprism)
+    scores = model.write_steps(steps_after, rows)
+    confidences = None if tagger.calibration is None else tagger.calibration.write_steps(steps_after, scores)
     if tagger.tree is not None:
-        scores = tagger.tree.write_steps(after, scores)
-        confidences = None if confidences is None else tagger.tree.write_steps(after, confidences)
+        scores = tagger.tree.write_steps(steps_after, scores)
+        confidences = None if confidences is None else tagger.tree.write_steps(steps_after, confidences)
     n_tags, outputs = len(tagger.vocabulary), []
 
     if for_photoprism and confidences is not None:
-        total = after.affine(confidences, np.ones((n_tags, 1)))
-        confidences = after.add("Concat", confidences, after.add("Relu", after.add("Sub", 1.0, total)), axis=1)
-        confidences = after.add("Div", confidences, after.affine(confidences, np.ones((n_tags + 1, 1))))
+        total = steps_after.affine(confidences, np.ones((n_tags, 1)))
+        remaining = steps_after.add("Relu", steps_after.add("Sub", 1.0, total))
+        confidences = steps_after.add("Concat", confidences, remaining, axis=1)
+        confidences = steps_after.add("Div", confidences, steps_after.affine(confidences, np.ones((n_tags + 1, 1))))
 
     for name, tensor in ((CONFIDENCES, confidences), (SCORES, None if for_photoprism else scores)):
         if tensor is not None:
-            outputs.append(after.add("Identity", tensor, to=name))
+            outputs.append(steps_after.add("Identity", tensor, to=name))
 
     width, kind = n_tags + for_photoprism, "float32" if for_photoprism else "uint8"
     metadata = {"visterm.version": version("visterm"), "visterm.run": tagger.fingerprint}
     for n in ("pictures", n_views):  # networks for single pictures may or may not accept several
         inputs = PICTURES, kind, [n, *network.preparation.size, 3]
         results = [(name, width) for name in outputs]
-        content = around_network(read_network(network.path), before, after, inputs, results, metadata)
+        content = around_network(read_network(network.path), steps_before, steps_after, inputs, results, metadata)
         graph = Graph(content, network.preparation, network.path, outputs, n_views)
-        if _is_same(tagger, graph, 1 if n == n_views else N_TEST_PICTURES, for_photoprism=for_photoprism):
+        if _gives_same_results(tagger, graph, 1 if n == n_views else N_TEST_PICTURES, for_photoprism=for_photoprism):
             return graph
     raise UserError(
         f"The network {network.path} computes different rows for {n_views} pictures together than for single pictures, "
@@ -125,7 +126,7 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
     return tagger.encoder, tagger.model
 
 
-def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: bool) -> bool:
+def _gives_same_results(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: bool) -> bool:
     """Return whether a graph gives the same results as the run on random pictures; False if the graph fails."""
     from visterm.encoders.onnx_network import OPEN_ERRORS, open_session
 
@@ -264,7 +265,7 @@ def export_photoprism_model(tagger: Tagger, out: Path) -> Graph:
 
 
 def _settings(graph: Graph, encoder: Any, n_labels: int, sha256: str, threshold: int) -> str:
-    (height, width), resize = graph.preparation.size, _resize(graph, encoder)
+    (height, width), resize = graph.preparation.size, _resize_settings(graph, encoder)
     return f"""Models:
 - Type: labels
   Name: {MODEL_NAME}
@@ -295,17 +296,18 @@ Thresholds:
 """
 
 
-def _resize(graph: Graph, encoder: Any) -> dict[str, Any]:
+def _resize_settings(graph: Graph, encoder: Any) -> dict[str, Any]:
     """Return PhotoPrism's resize settings that are closest to the run's own preparation."""
-    preparation, filtered = graph.preparation, {"Interpolation": PHOTOPRISM_FILTERS[graph.preparation.interpolation]}
+    preparation = graph.preparation
+    interpolation = {"Interpolation": PHOTOPRISM_FILTERS[preparation.interpolation]}
     is_trained = encoder.views == "trained"
     if is_trained and preparation.resize == "pad":
-        return {"Mode": "pad", **filtered}
+        return {"Mode": "pad", **interpolation}
     is_whole = preparation.resize == "squash" or (preparation.resize is None and preparation.crop is None)
     if encoder.views in ("whole", "three") or (is_trained and is_whole):
-        return {"Mode": "stretch", **filtered}
+        return {"Mode": "stretch", **interpolation}
     share = (preparation.crop or 1.0) if is_trained else 1.0
-    return {"Mode": "center-crop", "ShortEdge": round(min(preparation.size) / share), **filtered}
+    return {"Mode": "center-crop", "ShortEdge": round(min(preparation.size) / share), **interpolation}
 
 
 def _photoprism_readme(tagger: Tagger, threshold: int) -> str:

@@ -35,7 +35,7 @@ NO_FILE, NO_PERMISSION = "no such file", "no permission"
 class Limits(NamedTuple):
     """Limits on the predictions to write."""
 
-    k: int = 0  # Maximum per image, most certain first; 0: no limit
+    k: int = 0  # Maximum number per image, highest confidence first; 0: no limit
     min_confidence: float | None = None  # Minimum confidence; 0.5 if this and `precision` are None
     precision: float | None = None  # Expected share of correct predictions, see `cutoff_of`
 
@@ -119,8 +119,8 @@ class RunSource:
 class CatalogueSource:
     """A catalogue: its photos with given, accepted and rejected tags, and predictions from stored rows."""
 
-    def __init__(self, opened: Catalogue) -> None:
-        self.tagger, self._stored = opened.tagger, opened.stored
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.tagger, self._stored = catalogue.tagger, catalogue.stored
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
         """Yield the tags of each present image, without decoding images."""
@@ -137,15 +137,17 @@ class CatalogueSource:
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, NO_PERMISSION if image.path and is_there(image.path) else NO_FILE)
                         continue
-                    given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
+                    given_tags, denied_tags = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # also reject children of rejected tags, unless given
-                        given_keys, extended = (set(map(tag_key, given)), tagger.tree.words.with_children(denied))
-                        denied = [tag for tag in extended if tag_key(tag) not in given_keys]
+                        given_keys, tree = set(map(tag_key, given_tags)), tagger.tree.words
+                        denied_tags = [tag for tag in tree.with_children(denied_tags) if tag_key(tag) not in given_keys]
                     spellings = tagger.vocabulary.spellings
-                    judged_keys = {tag_key(word) for tag in (*given, *denied) for word in spellings(tag)}
+                    judged_keys = {tag_key(word) for tag in (*given_tags, *denied_tags) for word in spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
                     predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in judged_keys)
-                    yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
+                    yield ExportItem(
+                        as_path(image.path), tuple(given_tags), predicted, tuple(denied_tags), name=image.name
+                    )
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files that tags may have been written to, without tags and without remote objects.
@@ -153,8 +155,8 @@ class CatalogueSource:
         These are the present images, and former paths of images that were moved or deleted after tags were written.
         """
         names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
-        former = {path: "" for path, _ in self._stored.written.elsewhere(target) if path not in names}
-        items = [*sorted(names.items()), *former.items()]  # present files first: texts may have moved along
+        former_paths = {path: "" for path, _ in self._stored.written.elsewhere(target) if path not in names}
+        items = [*sorted(names.items()), *former_paths.items()]  # present files first: text files may have moved, too
         return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 
     def notes(self, target: str) -> CatalogueNotes:

@@ -170,7 +170,7 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
         if copy:
             shutil.copyfile(item.path, folder / PHOTO_FOLDERS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
         for labels, marks in zip(label_maps, given_and_predicted(item), strict=True):
-            labels[name] = [_target(mark, classes) for mark in marks] or None
+            labels[name] = [_label_of(mark, classes) for mark in marks] or None
 
     if not copy:
         (folder / "data.json").write_text(json_text(paths, indent=1), encoding="utf-8")
@@ -179,6 +179,6 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
     (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
 
 
-def _target(mark: Mark, classes: dict[str, int]) -> dict[str, object]:
+def _label_of(mark: Mark, classes: dict[str, int]) -> dict[str, object]:
     number = classes.setdefault(mark.tag, len(classes))
     return {"label": number} if mark.confidence is None else {"label": number, "confidence": mark.confidence}

@@ -64,8 +64,8 @@ def revise(
     copies = read_keywords(revised, name).copies if revised else ()
     copied = tuple(mark.tag for mark in copies if mark not in keywords.copies)
     removed_keys = set(map(tag_key, removed))
-    ours = tuple(mark.tag for mark in (*keywords.marks, *added) if tag_key(mark.tag) not in removed_keys)
-    return revised, FileChange(str(item.path), name, added, removed, tuple(left_out), ours, copied)
+    visterm_tags = tuple(mark.tag for mark in (*keywords.marks, *added) if tag_key(mark.tag) not in removed_keys)
+    return revised, FileChange(str(item.path), name, added, removed, tuple(left_out), visterm_tags, copied)
 
 
 def with_tags_removed(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str]]:
@@ -118,23 +118,23 @@ def _flattened(marks: Sequence[Mark], rejected: Sequence[str], flat: bool | None
             if tag_key(tag) != tag_key(mark.tag):
                 parents.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
 
-    direct = {tag_key(mark.tag): mark for mark in marks}
-    repeated = {False: set(), None: parents.keys() & direct.keys(), True: parents.keys()}[flat]
-    repeated = repeated - set(map(tag_key, rejected))
+    own_marks = {tag_key(mark.tag): mark for mark in marks}
+    repeated_keys = {False: set(), None: parents.keys() & own_marks.keys(), True: parents.keys()}[flat]
+    repeated_keys = repeated_keys - set(map(tag_key, rejected))
     flattened: dict[str, Mark] = {}
     for mark in marks:
         for key in map(tag_key, (*mark.path, mark.tag)):
-            if key in repeated:
-                flattened.setdefault(key, direct.get(key, parents[key])._replace(fields=FLAT_FIELD))
+            if key in repeated_keys:
+                flattened.setdefault(key, own_marks.get(key, parents[key])._replace(fields=FLAT_FIELD))
             elif key == tag_key(mark.tag) and key not in parents:
                 flattened[key] = mark
     return list(flattened.values())
 
 
 def _has_all(keywords: Keywords, marks: Sequence[Mark]) -> bool:
-    keys, with_path = set(map(tag_key, keywords.tags)), {tag_key(path[-1]) for path in keywords.paths}
+    keys, keys_with_path = set(map(tag_key, keywords.tags)), {tag_key(path[-1]) for path in keywords.paths}
     return keys.issuperset(tag_key(mark.tag) for mark in marks) and all(
-        tag_key(mark.tag) in with_path for mark in marks if mark.path and mark.fields is None
+        tag_key(mark.tag) in keys_with_path for mark in marks if mark.path and mark.fields is None
     )
 
 
@@ -202,9 +202,9 @@ class EmbeddedTarget:
     """Writes XMP and IPTC keywords inside images, without changing anything else in them.
 
     XMP gets the IPTC keywords too, or programs that prefer XMP would no longer see them. IPTC gets the tags if an
-    image has IPTC keywords, or with `iptc` always. RAW files other than DNG are never changed: `beside` writes their
-    XMP files. `keep_originals` makes a backup of each image (``photo.jpg_original``). `follow_links` allows writing
-    to images that are links out of their folder.
+    image has IPTC keywords, or with `iptc` always. RAW files other than DNG are never changed: `raw_sidecars` writes
+    their XMP files. `keep_originals` makes a backup of each image (``photo.jpg_original``). `follow_links` allows
+    writing to images that are links out of their folder.
     """
 
     name = "embed"
@@ -215,12 +215,12 @@ class EmbeddedTarget:
         keep_originals: bool = True,
         iptc: bool = False,
         flat: bool | None = None,
-        beside: SidecarTarget | None = None,
+        raw_sidecars: SidecarTarget | None = None,
         follow_links: bool = False,
     ) -> None:
         self._follow_links, self._flat = follow_links, flat
         self._exiftool = ExifTool()
-        self._keep, self._iptc, self._sidecars = keep_originals, iptc, beside
+        self._keep, self._iptc, self._sidecars = keep_originals, iptc, raw_sidecars
 
     def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return the changes."""
@@ -336,7 +336,7 @@ class TextTarget:
         self._follow_links = follow_links
         self._sidecars = Sidecars()
         self._notes: dict[Path, TextNotes] = {}
-        self._moved: dict[Path, TextNote] = {}  # Current path of the text file -> its note
+        self._notes_of_moved: dict[Path, TextNote] = {}  # Current path of the text file -> its note
 
     def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return the changes."""
@@ -373,7 +373,7 @@ class TextTarget:
         """Remove the tags that visterm wrote, and delete text files that it created and nobody extended."""
         path = self._path(image)
         notes, old = self._notes_of(path), content_of(path)
-        note = notes.of(path, old) or self._moved.get(path)
+        note = notes.of(path, old) or self._notes_of_moved.get(path)
         removed: list[str] = []
         if note is not None and old is not None:
             removed = note.tags
@@ -394,7 +394,7 @@ class TextTarget:
             for text_file in (old_path.with_name(f"{old_path.name}{SUFFIX}"), old_path.with_suffix(SUFFIX)):
                 note = None if text_file.exists() else self._notes_of(text_file).of(text_file, None)
                 if note is not None:
-                    self._moved[self._path(image)] = note
+                    self._notes_of_moved[self._path(image)] = note
 
     def close(self) -> None:
         """Delete the notes of folders without any written tags."""

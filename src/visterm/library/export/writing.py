@@ -39,31 +39,31 @@ class Profile:
     flat: bool | None = False
     """Whether dc:subject and IPTC also get all parents of tags, as the program itself writes or needs it. None: only
     parents that were given as tags."""
-    then: str = ""  # What users have to do in that program afterwards
+    next_step: str = ""  # What users have to do in that program afterwards
 
 
 PROFILES = {
     "lightroom": Profile(
         "embed", STEM, raw=True, flat=True,
-        then="In Lightroom Classic, select the photos and choose Metadata > Read Metadata from Files.",
+        next_step="In Lightroom Classic, select the photos and choose Metadata > Read Metadata from Files.",
     ),
     "digikam": Profile(
         "xmp", STEM_FOUND,
-        then="In digiKam, switch on 'Read from sidecar files' (Settings > Configure digiKam > Metadata > "
+        next_step="In digiKam, switch on 'Read from sidecar files' (Settings > Configure digiKam > Metadata > "
         "Sidecars), then read the photos' metadata again.",
     ),
     "darktable": Profile(
         "xmp", FULL, flat=True,
-        then="darktable reads the files when it imports photos. For imported photos, switch on 'look for updated XMP "
-        "files on startup'; first let it write its own XMP files, because it also reads a photo's edits from them.",
+        next_step="darktable reads the files when it imports photos. For imported photos, switch on 'look for updated "
+        "XMP files on startup'; first let it write its own XMP files, because it also reads a photo's edits from them.",
     ),
     "immich": Profile(
         "xmp",
-        then="In Immich, run the jobs 'Sidecar metadata' (Discover and Sync) and then 'Extract metadata'.",
+        next_step="In Immich, run the jobs 'Sidecar metadata' (Discover and Sync) and then 'Extract metadata'.",
     ),
     "photoprism": Profile(
         "embed", iptc=True, flat=True,
-        then="In PhotoPrism, index the folder again: photoprism index, or Library > Index.",
+        next_step="In PhotoPrism, index the folder again: photoprism index, or Library > Index.",
     ),
 }  # fmt: skip
 """Name of a program -> how to write tags for it."""
@@ -168,8 +168,8 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
     if profile.to == XMP:
         return sidecars
     return EmbeddedTarget(
-        keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat, beside=sidecars if profile.raw else None,
-        follow_links=follow_links,
+        keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat,
+        raw_sidecars=sidecars if profile.raw else None, follow_links=follow_links,
     )  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def _write_all(
         notes.check_writable()
 
     progress.start(task)
-    swept: set[Path] = set()
+    swept_folders: set[Path] = set()
     try:
         for item in items:
             progress.advance()
@@ -256,8 +256,8 @@ def _write_all(
             if is_remote(image):
                 yield Skipped(str(image), "in an object store, where no tags are written: export a table")
                 continue
-            if image.parent not in swept and not dry_run:
-                swept.add(image.parent)
+            if image.parent not in swept_folders and not dry_run:
+                swept_folders.add(image.parent)
                 sweep_temporaries(image.parent)
             try:
                 change = write(item)

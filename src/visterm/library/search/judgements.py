@@ -36,9 +36,9 @@ class ManualTags(NamedTuple):
     ids: Ids = NO_IDS  # Photos that people tagged with a word, or for which they rejected a `-word`
     leads: NDArray[np.bool_] = NO_FLAGS
     """Whether each photo is ranked before all unjudged photos: it has all the words, or an unlearned word."""
-    n_new: Ids = NO_IDS  # Per photo, the number of its unlearned words
+    n_unlearned_words: Ids = NO_IDS  # For each photo, the number of unlearned words that people tagged it with
     n_given: Ids = NO_IDS
-    """Per photo: 0 unless people tagged it with all the words; else 1 + the number of words given (not accepted)."""
+    """For each photo, 0 unless people tagged it with all words; else 1 + the number of words given (not accepted)."""
     left_out: Ids = NO_IDS  # Photos for which people rejected a word, or that they tagged with a `-word`
     certain_photos: Mapping[int, Ids] = MappingProxyType({})
     """Number of a word with scores -> photos that people tagged with it, or for which they rejected a `-word`."""
@@ -51,12 +51,12 @@ class ManualTags(NamedTuple):
         if mask.all():
             return self
         return self._replace(
-            ids=self.ids[mask], leads=self.leads[mask], n_new=self.n_new[mask], n_given=self.n_given[mask],
-            positions=self.positions[mask],
+            ids=self.ids[mask], leads=self.leads[mask], n_unlearned_words=self.n_unlearned_words[mask],
+            n_given=self.n_given[mask], positions=self.positions[mask],
         )  # fmt: skip
 
     def certain_positions(self, ids: Ids) -> dict[int, Ids]:
-        """Return the positions in ascending `ids` of photos with a certain word: word number -> positions."""
+        """Return word number -> the positions in ascending `ids` of the photos for which the word is certain."""
         certain = {}
         for word, photos in self.certain_photos.items():
             if len(ids) < len(photos):
@@ -67,7 +67,7 @@ class ManualTags(NamedTuple):
         return certain
 
     def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_] | None:
-        """Return which words are certain for which photos, shape (n_photos, n_words); None if none are.
+        """Return which words are certain for which photos, shape (n_photos, n_words); None if no word is.
 
         A word is certain if people tagged the photo with it; a `-word`, if people rejected it for the photo. `ids` are
         ascending.
@@ -117,29 +117,29 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
 def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
     """Merge the judgements of words; `positive` words have no `-`, and the first `n_scored` words have scores."""
     pairs = list(zip(positive, judgements, strict=True))
-    matching = [tag.has if is_positive else tag.rejected for is_positive, tag in pairs]
+    matching_photos = [tag.has if is_positive else tag.rejected for is_positive, tag in pairs]
     left_out = union(*(tag.rejected if is_positive else tag.has for is_positive, tag in pairs))
-    certain = {word: photos for word, photos in enumerate(matching[:n_scored]) if len(photos)}
-    new = {word: matching[word] for word in range(n_scored, len(judgements)) if positive[word] and len(matching[word])}
-    parts = certain | new
+    certain = {word: photos for word, photos in enumerate(matching_photos[:n_scored]) if len(photos)}
+    unlearned = {word: matching_photos[word] for word in range(n_scored, len(judgements)) if positive[word]}
+    parts = certain | {word: photos for word, photos in unlearned.items() if len(photos)}
     ids, positions, photo_of = merged_photos(list(parts.values()))
-    has, start = np.zeros((len(ids), len(judgements)), np.bool_), 0
+    has_word, start = np.zeros((len(ids), len(judgements)), np.bool_), 0
     for word, photos in parts.items():
-        has[photo_of[start : start + len(photos)], word] = True
+        has_word[photo_of[start : start + len(photos)], word] = True
         start += len(photos)
     if len(left_out) and len(ids):
         stays = positions_of(ids, left_out) < 0
-        ids, positions, has = ids[stays], positions[stays], has[stays]
+        ids, positions, has_word = ids[stays], positions[stays], has_word[stays]
 
     n_searched, n_given = sum(positive), np.zeros(len(ids), np.int64)
-    complete = np.flatnonzero(has[:, positive].sum(axis=1) == n_searched) if n_searched else NO_IDS
-    n_given[complete] = 1
-    for tag in compress(judgements, positive) if len(complete) else ():
-        n_given[complete] += positions_of(ids[complete], tag.given) >= 0
-    n_new, n_unlearned = has[:, n_scored:].sum(axis=1), sum(positive[n_scored:])
-    leads = (n_new > 0) | (n_given > 0)
+    full_matches = np.flatnonzero(has_word[:, positive].sum(axis=1) == n_searched) if n_searched else NO_IDS
+    n_given[full_matches] = 1
+    for tag in compress(judgements, positive) if len(full_matches) else ():
+        n_given[full_matches] += positions_of(ids[full_matches], tag.given) >= 0
+    n_unlearned_words, n_unlearned = has_word[:, n_scored:].sum(axis=1), sum(positive[n_scored:])
+    leads = (n_unlearned_words > 0) | (n_given > 0)
     return ManualTags(
-        n_searched, n_unlearned, ids, leads, n_new, n_given, left_out, certain, list(parts.values()), positions
+        n_searched, n_unlearned, ids, leads, n_unlearned_words, n_given, left_out, certain, [*parts.values()], positions
     )
 
 

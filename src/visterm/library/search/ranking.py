@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 Floats: TypeAlias = NDArray[np.floating]
 
 MAX_DROPPED = 200
-"""With at most this many rejected photos, a search finds that many more and drops them: faster than a filter."""
+"""With at most this number of rejected photos, a search finds that many more and drops them: faster than a filter."""
 
-MAX_READ_RATIO = 4  # Read cached rows of all photos of the words if at least one in this many is needed
+MAX_READ_RATIO = 4  # Read the cached rows of all photos with a judged word if at least 1 in 4 of them is needed
 
 GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
@@ -89,16 +89,17 @@ class CandidatePhotos:
     def of(
         cls, rows: CurrentRows, passing: Ids | None, judged: ManualTags, *, limited: bool
     ) -> tuple[CandidatePhotos, ManualTags]:
-        """Return the photos to rank, and people's judgements of them; `limited` if there is a cut-off.
+        """Return the photos to rank, and people's judgements of them; `limited` means that there is a cut-off.
 
         Unlearned tags have no scores. So if all words are unlearned, only photos with at least one of the words are
         ranked, and with a cut-off only photos with all words.
         """
         if len(judged.ids):
             judged = judged.subset(positions_of(judged.ids, rows.ids if passing is None else passing) >= 0)
-        n_new = judged.n_unlearned
-        if n_new and (limited or n_new == judged.n_searched):
-            judged = judged.subset(judged.n_new == n_new if limited else judged.n_new > 0)
+        n_unlearned = judged.n_unlearned
+        if n_unlearned and (limited or n_unlearned == judged.n_searched):
+            n_of_photos = judged.n_unlearned_words
+            judged = judged.subset(n_of_photos == n_unlearned if limited else n_of_photos > 0)
             passing = judged.ids
         return cls(rows, passing, judged.left_out), judged
 
@@ -137,8 +138,8 @@ class WordScores:
     def sums(self, judged: ManualTags) -> tuple[Floats, Floats]:
         """Return Σ weight · score of the judged photos, shape (n,), and the values by which they are ranked.
 
-        Both are the same for photos that lead. For the other photos, a certain word counts as much as in the photo with
-        the word's highest score.
+        Both are the same for photos that come first because people gave them the words (see `ManualTags.leads`). For
+        the other photos, a word that a person gave them counts as much as in the photo with the word's highest score.
         """
         rows, words, leads = self.rows, self.words, judged.leads
         if len(judged.ids) == 0 or words.q is None:
@@ -156,8 +157,8 @@ class WordScores:
         else:
             parts = [rows.products_with_cached_rows(words.rows, part) for part in judged.parts]
             scores = np.concatenate(parts)[judged.positions]
-        by_model: NDArray[np.float32] = scores @ words.weights
-        ranked: Floats = by_model
+        model_sums: NDArray[np.float32] = scores @ words.weights
+        ranking_values: Floats = model_sums
 
         if not leads.all():
             columns = list(judged.certain_photos)
@@ -166,11 +167,11 @@ class WordScores:
             signed_rows = sp.diags_array(signs) @ word_rows if sp.issparse(word_rows) else signs[:, None] * word_rows
             bonus = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, columns] * weights, 0)
             certain = judged.certain(judged.ids, len(words.weights))
-            assert certain is not None  # photos that don't lead have a certain word with scores
-            ranked = by_model + np.where(certain[:, columns] & ~leads[:, None], bonus, 0).sum(axis=1)
+            assert certain is not None  # judged photos that don't come first have a word with scores from a person
+            ranking_values = model_sums + np.where(certain[:, columns] & ~leads[:, None], bonus, 0).sum(axis=1)
         if key is not None:
-            self.judgements.remember(key, [judged], (by_model, ranked))
-        return by_model, ranked
+            self.judgements.remember(key, [judged], (model_sums, ranking_values))
+        return model_sums, ranking_values
 
     def confidences(self, calibration: Calibration, ids: Ids, judged: ManualTags) -> NDArray[np.float64]:
         """Return the confidence of each photo that it matches the search; `ids` in any order.
@@ -185,7 +186,7 @@ class WordScores:
         confidences = np.empty(len(ids))
         confidences[order] = np.exp(calibration.log_of_odds(log_odds, self.words.weights, certain))
         if judged.n_unlearned:
-            confidences[~np.isin(ids, judged.ids[judged.n_new == judged.n_unlearned])] = np.nan
+            confidences[~np.isin(ids, judged.ids[judged.n_unlearned_words == judged.n_unlearned])] = np.nan
         return confidences
 
 
@@ -194,7 +195,7 @@ class Ranked(NamedTuple):
 
     best: Ranking  # One row; need not include the judged photos
     judged: ManualTags  # Judged photos to insert; other judged photos are ranked like unjudged ones
-    scores: Floats | None = None  # Of the judged photos, shape (n_judged,); None: from `WordScores.sums`
+    scores: Floats | None = None  # Scores of the judged photos, shape (n_judged,); None: from `WordScores.sums`
     n_likely: int | None = None  # Number of photos above the cut-off; None without a cut-off
 
 
@@ -202,7 +203,7 @@ class Ranked(NamedTuple):
 class ById:
     """List photos with unlearned tags, without scores."""
 
-    limited: bool  # Whether there is a cut-off; all photos are above it
+    limited: bool  # Whether there is a cut-off, which all photos pass
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """List all photos by id."""
@@ -214,7 +215,7 @@ class BySum:
     """Rank photos by Σ weight · score, as in the PAMIR paper."""
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
-        """Find the k (0: all) best photos; none if there are already k judged photos that lead."""
+        """Find the k (0: all) best photos; none if k judged photos already come first."""
         q, rows, n_out = scores.words.q, photos.rows, len(photos.left_out)
         if 0 < k <= np.count_nonzero(judged.leads):
             judged, best = judged.subset(judged.leads), EMPTY_RANKING
@@ -264,7 +265,7 @@ class ByConfidence:
         has_cutoff = self.cutoff or self.min_confidence is not None
         tree = scores.tagger.tree
         if k and not has_cutoff and (tree is None or not tree.has_under(words.tags)):
-            # Compute confidences only for photos that lead or may be among the k most likely photos
+            # Compute confidences only for photos that come first or may be among the k most likely photos
             certain_positions, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
             likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain_positions)
             needed_positions = union(likely, positions_of(judged.ids, ids))
@@ -303,7 +304,7 @@ def contenders(
 ) -> NDArray[np.int64]:
     """Return the ascending positions of all images that may have one of the k largest log confidences.
 
-    `certain` maps the number of a word to the positions of images for which the word is certain.
+    `certain` maps the number of a word to the positions of images for which people decided that it matches.
 
     A confidence increases with the score. So it is only computed at the ends of `N_RANGES` ranges of each word's
     scores, which bound the confidences between them. Images are left out if at least k other images have a lower bound
@@ -387,15 +388,15 @@ def plan_ranking(
 def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking, list[str | None]]:
     """Insert the judged photos into the ranking.
 
-    Photos that lead come first: by number of unlearned words, then by number of given words, then by score. All other
+    Photos of `ManualTags.leads` come first: by number of unlearned words, then of given words, then by score. All other
     judged photos are ranked by score among the unjudged photos. `sums` are the results of `WordScores.sums` for the
     judged photos.
 
     Returns at most k photos (0: all), and a source per photo: "person" or "accepted" if people tagged it with all the
     words, else None.
     """
-    judged, (best, best_scores), (by_model, by_sum) = ranked.judged, ranked.best, sums
-    scores = by_sum if ranked.scores is None else ranked.scores
+    judged, (best, best_scores), (model_sums, ranking_values) = ranked.judged, ranked.best, sums
+    scores = ranking_values if ranked.scores is None else ranked.scores
     if len(judged.ids) == 0:
         return Ranking(best[:, : k or None], best_scores[:, : k or None]), [None] * len(best[0, : k or None])
     others = np.flatnonzero(positions_of(best[0], judged.ids) < 0)[: k or None]
@@ -407,7 +408,7 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
         ids, values = ids[order], values[order]
     first = np.flatnonzero(leads)
     n_given = judged.n_given[first]
-    order = best_by((judged.n_new[first], n_given, scores[first], by_model[first], -judged.ids[first]), k)
+    order = best_by((judged.n_unlearned_words[first], n_given, scores[first], model_sums[first], -judged.ids[first]), k)
     ids = np.concatenate([judged.ids[first[order]], ids])[: k or None]
     values = np.concatenate([scores[first[order]], values])[: k or None]
     sources = [None if n == 0 else GIVEN if n > judged.n_searched else ACCEPTED for n in n_given[order].tolist()]

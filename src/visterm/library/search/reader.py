@@ -322,8 +322,8 @@ class CatalogueReader:
     def _sorted(self, ids: Ids, positions: NDArray[np.int64], sort: str, k: int) -> NDArray[np.int64]:
         """Sort the images at the positions `positions`, and return the positions of the first k (0: all)."""
         position_of = dict(zip(ids[positions].tolist(), positions.tolist(), strict=True))
-        in_order = self.stored.sorted(ids[positions], sort).tolist()
-        return np.array([position_of[image_id] for image_id in in_order][: k or None], np.int64)
+        sorted_ids = self.stored.sorted(ids[positions], sort).tolist()
+        return np.array([position_of[image_id] for image_id in sorted_ids][: k or None], np.int64)
 
     def _hits(
         self,

@@ -91,7 +91,7 @@ class RelatedTag(NamedTuple):
     word: str  # The word of the search
     how: str  # "parts" (it is a part of the word) or "siblings" (both have the same parent)
     known: bool  # Whether the relation is known, or only predicted by the model
-    score: float | None = None  # Score by the model (f_L of the paper); None if it has none
+    score: float | None = None  # Score by the model (f_L of the paper); None if the model has no scores
     parent: str = ""  # For siblings: their common parent
 
     @property

@@ -1,1 +1,1 @@
-"""Tags of many images, as a job in parts: into a folder that a killed job goes on with, or one after another."""
+"""Tags of many images, as a job in parts: into a folder, where a killed job can be resumed, or one by one."""

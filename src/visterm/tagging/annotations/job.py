@@ -21,7 +21,7 @@ from visterm.features.contents import ShardEntry
 from visterm.features.folder import naming_a_full_disk
 from visterm.features.part_work import PartDone
 from visterm.learning.part_settings import move_encoder
-from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
+from visterm.tagging.annotating import Annotated, ChunkTagger, TagsWanted, annotate_each
 from visterm.tagging.annotations.pieces import (
     AnnotationContents,
     AnnotationFolder,
@@ -83,7 +83,7 @@ def annotate_into(
     """
     folder = annotation_folder(out)
     folder.check_place()
-    ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before anything is written
+    ChunkTagger(tagger, wanted)  # raises UserError for unsupported requests before anything is written
     # Besides the images, all files of the run and the request determine the lines
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -95,8 +95,8 @@ def annotate_into(
         previous = folder.contents()
         shards = [] if previous is None else previous.shards
         known = {entry.file: entry for entry in shards if folder.is_whole(entry)}
-        tags = _job(tagger, wanted, device, split)
-        job = AnnotateIntoJob(**vars(tags), folder=folder, request_fingerprint=request_fingerprint, known=known)
+        base_job = _job(tagger, wanted, device, split)
+        job = AnnotateIntoJob(**vars(base_job), folder=folder, request_fingerprint=request_fingerprint, known=known)
         done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)
         skipped = [item for part in done_parts for item in part.skipped] + split.skipped
         contents = AnnotationContents(
@@ -127,7 +127,7 @@ def annotate_found(
     not needed.
     """
     if executor.remote:
-        ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before other machines start
+        ChunkTagger(tagger, wanted)  # raises UserError for unsupported requests before other machines start
         split = pieces_of(tagger.encoder, source, stable=False)
         if len(split.pieces) > 1:
             return annotate_pieces(tagger, wanted, device, split, executor, progress)
@@ -165,35 +165,35 @@ def annotate_pieces(
 class AnnotateJob:
     """A `Job` that tags images. Its parts are pieces.
 
-    Other processes load the tagger from `run`. Paths of images are relative to `here`; `features` are the features
-    folders of the pieces, if any. Workers check that they can read the images of the piece `first`.
+    Other processes load the tagger from `run`. Paths of images are relative to `current_folder`; `features` are the
+    features folders of the pieces, if any. Workers check that they can read the images of `first_piece`.
     """
 
     tagger: Tagger | None
     run: str
     wanted: TagsWanted
     device: str | None
-    here: str
+    current_folder: str
     features: list[str]
-    first: Piece | None
+    first_piece: Piece | None
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "tagger": None}
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], Any]:
         """Load the run if necessary; return a function that tags a piece, as `Annotated` or `Skipped` images."""
-        tags, reader = self.loaded(team)
-        return lambda piece: list(tags.of(reader.chunk(piece, progress)))
+        chunk_tagger, reader = self.loaded(team)
+        return lambda piece: list(chunk_tagger.of(reader.chunk(piece, progress)))
 
     def name_of(self, part: Piece) -> str:
         """Return the description of a piece."""
-        return part.called()
+        return part.description()
 
     def size_of(self, part: Piece) -> int:
         """Return the number of images of a piece."""
         return part.n
 
-    def loaded(self, team: Team) -> tuple[ChunkTags, PieceReader]:
+    def loaded(self, team: Team) -> tuple[ChunkTagger, PieceReader]:
         """Load the run if necessary; return the tagger of chunks and the reader of pieces."""
         tagger = self.tagger
         if tagger is None:
@@ -201,12 +201,12 @@ class AnnotateJob:
             tagger = Tagger.load(self.run, n_jobs=team.size)
             if self.device is not None:
                 move_encoder(tagger.encoder, self.device)
-        reader = PieceReader(tagger.encoder, self.here, self.features)
+        reader = PieceReader(tagger.encoder, self.current_folder, self.features)
         if self.tagger is None:
-            first = self.first.images[:1] if self.first is not None and tagger.encoder.reads == "pixels" else []
-            for path in [*self.features, *map(reader.path, first)]:
+            images = [] if self.first_piece is None or tagger.encoder.reads != "pixels" else self.first_piece.images
+            for path in [*self.features, *map(reader.path, images[:1])]:
                 require_visible_path(path)
-        return ChunkTags(tagger, self.wanted), reader
+        return ChunkTagger(tagger, self.wanted), reader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,8 +220,8 @@ class AnnotateIntoJob(AnnotateJob):
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], PartDone]:
         """Load the run if necessary; return a function that makes the part of a piece."""
         require_visible_path(self.folder.path)
-        tags, reader = self.loaded(team)
-        work = TaggedParts(self.folder, tags, reader, self.request_fingerprint, self.known, team)
+        chunk_tagger, reader = self.loaded(team)
+        work = TaggedParts(self.folder, chunk_tagger, reader, self.request_fingerprint, self.known, team)
         return lambda piece: work.do(piece, progress)
 
 
@@ -245,4 +245,5 @@ def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress:
 
 def _refuse_missing(piece: Piece, n: int) -> None:
     if n != piece.n:
-        raise StorageError(f"Of {piece.called()}, {n:,} of {piece.n:,} came back. Run the same command again.")
+        problem = f"Only {n:,} of {piece.n:,} results came back for {piece.description()}."
+        raise StorageError(f"{problem} Run the same command again.")

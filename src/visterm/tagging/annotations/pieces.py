@@ -25,7 +25,7 @@ from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint, is_name
 from visterm.features.video_rows import encode_all
-from visterm.tagging.annotating import ChunkTags
+from visterm.tagging.annotating import ChunkTagger
 
 ANNOTATIONS = "folder of annotations"  # The kind in the manifest
 
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     shards: list[int]  # Numbers of the shards of features; empty for files and names
     n: int  # Number of images
 
-    def called(self) -> str:
+    def description(self) -> str:
         """Return a description of the piece for messages."""
         if self.images:
             return f"the images from '{self.images[0]}' to '{self.images[-1]}'"
@@ -65,25 +65,25 @@ class Pieces(NamedTuple):
         return sum(piece.n for piece in self.pieces) + len(self.skipped)
 
 
-def find(encoder: AnyEncoder, given: Sequence[str]) -> AnnotationInput:
+def find(encoder: AnyEncoder, typed: Sequence[str]) -> AnnotationInput:
     """Find the images in typed folders, files and names.
 
     Raises UserError if there are no images, or features folders and other images; DataError if a path does not exist.
     """
-    names = [image for image in given if is_name(encoder, image)]
-    features_folders = [image for image in given if image not in names and is_features(image)]
-    if 0 < len(features_folders) < len(given):
+    names = [image for image in typed if is_name(encoder, image)]
+    features_folders = [image for image in typed if image not in names and is_features(image)]
+    if 0 < len(features_folders) < len(typed):
         raise UserError(
-            f"{features_folders[0]} is a features folder, which stands alone.",
+            f"{features_folders[0]} is a features folder, which cannot be combined with other images.",
             setting="images", value=features_folders[0], advice="Leave the other images out.",
         )  # fmt: skip
     if features_folders:
         return AnnotationInput(features_folders, [])
-    unsearched, folders = Unsearched(), (image for image in given if image not in names)
+    unsearched, folders = Unsearched(), (image for image in typed if image not in names)
     files = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
     images = [*names, *map(os.fspath, files)]
     if not images:
-        raise UserError(no_images(given[0]), setting="images", value=given[0])
+        raise UserError(no_images(typed[0]), setting="images", value=typed[0])
     return AnnotationInput([], images, unsearched.closed)
 
 
@@ -115,11 +115,11 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
 class PieceReader:
     """Encodes the images of pieces with a fitted encoder, or reads their rows from the folders in `features`.
 
-    Paths of images are relative to `here`, the current folder of the command.
+    Paths of images are relative to `current_folder`, that of the command.
     """
 
-    def __init__(self, encoder: AnyEncoder, here: str, features: Sequence[str] = ()) -> None:
-        self._encoder, self._here, self._features = encoder, here, features
+    def __init__(self, encoder: AnyEncoder, current_folder: str, features: Sequence[str] = ()) -> None:
+        self._encoder, self._folder, self._features = encoder, current_folder, features
 
     @cached_property
     def _shards(self) -> Shards:
@@ -127,7 +127,7 @@ class PieceReader:
 
     def path(self, image: str) -> str:
         """Return the path of an image; for encoders that read names, its name."""
-        return image if is_remote(image) or self._encoder.reads == "names" else os.path.join(self._here, image)
+        return image if is_remote(image) or self._encoder.reads == "names" else os.path.join(self._folder, image)
 
     def chunk(self, piece: Piece, progress: Progress = SILENT) -> Chunk:
         """Encode the images of a piece, or read their rows.
@@ -138,9 +138,10 @@ class PieceReader:
             progress.advance(piece.n)
             return self._shards.chunk(piece.shards)
         paths = [self.path(image) for image in piece.images]
-        X, kept, skipped = encode_all(self._encoder, paths, progress)
+        X, positions, unreadable = encode_all(self._encoder, paths, progress)
         names = dict(zip(paths, piece.images, strict=True))
-        return Chunk([piece.images[i] for i in kept], X, [Skipped(names[item.image], item.reason) for item in skipped])
+        skipped = [Skipped(names[item.image], item.reason) for item in unreadable]
+        return Chunk([piece.images[i] for i in positions], X, skipped)
 
     def content(self, piece: Piece, team: Team) -> list[str | None]:
         """Return a hash of each file or shard of a piece; None for a file that cannot be read."""
@@ -206,8 +207,8 @@ def annotation_folder(path: str | os.PathLike[str]) -> AnnotationFolder:
 class TaggedParts(PartWork):
     """Makes the parts of a folder of annotations.
 
-    `tags` tags the rows that `reader` reads, and `team` hashes files. `asked` is the fingerprint of the run and the
-    request.
+    `chunk_tagger` tags the rows that `reader` reads, and `team` hashes files. `asked` is the fingerprint of the run and
+    the request.
     """
 
     command, suffix = "visterm annotate", ".jsonl"
@@ -215,14 +216,14 @@ class TaggedParts(PartWork):
     def __init__(
         self,
         folder: AnnotationFolder,
-        tags: ChunkTags,
+        chunk_tagger: ChunkTagger,
         reader: PieceReader,
         asked: str,
         known: Mapping[str, ShardEntry],
         team: Team,
     ) -> None:
         super().__init__(folder, known, asked)
-        self._tags, self._reader, self._team = tags, reader, team
+        self._chunk_tagger, self._reader, self._team = chunk_tagger, reader, team
 
     def do(self, piece: Piece, progress: Progress = SILENT) -> PartDone:
         """Make the part of a piece unless it already exists; `progress` advances by one step per image."""
@@ -232,7 +233,7 @@ class TaggedParts(PartWork):
 
     def _tagged(self, piece: Piece, content: Sequence[str | None], progress: Progress) -> PartDone:
         lines, skipped = [], []
-        for item in self._tags.of(self._reader.chunk(piece, StepProgress(progress))):
+        for item in self._chunk_tagger.of(self._reader.chunk(piece, StepProgress(progress))):
             if isinstance(item, Skipped):
                 skipped.append(item)
             else:
@@ -240,7 +241,8 @@ class TaggedParts(PartWork):
         if not lines:
             return PartDone(None, skipped, 0)
         skipped_names = {item.image for item in skipped}
-        kept = [i for i, image in enumerate(piece.images) if image not in skipped_names]
-        images, contents = [piece.images[i] for i in kept], [content[i] for i in kept] if kept else content
+        positions = [i for i, image in enumerate(piece.images) if image not in skipped_names]
+        images = [piece.images[i] for i in positions]
+        contents = [content[i] for i in positions] if positions else content
         entry = self._write(images, contents, len(lines), lambda: "".join(lines).encode())
         return PartDone(entry, skipped, len(lines))

@@ -1,1 +1,1 @@
-"""The routes of `/api/v1`, one file a subject."""
+"""The routes of `/api/v1`, one file per subject."""

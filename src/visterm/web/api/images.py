@@ -15,7 +15,7 @@ from visterm.core.remote import is_remote
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.data.image_folders import is_video, suffix_of
 from visterm.library.duplicates import DEFAULT_DISTANCE, MAX_DISTANCE, find_duplicates
-from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
+from visterm.library.feedback import ImageView, feedback_entry, undo_verdict, verdict_before
 from visterm.library.steps import MAX_PHOTOS, Step, tag_photos, undo_step
 from visterm.store.filters import MAX_INT
 from visterm.store.tags import Verdict
@@ -160,8 +160,8 @@ async def explain(service: ServiceDep, image_id: ImageId, tag: OneTag) -> Respon
         "strongest": [
             asdict(cell) | {edge: getattr(cell, edge) / size for edge, size in sizes.items()} for cell in strongest
         ],
-        "heat": None if explanation.no_heat else heat_map,
-        "no_heat": explanation.no_heat or None,
+        "heat": None if explanation.no_heat_map_reason else heat_map,
+        "no_heat": explanation.no_heat_map_reason or None,
     })  # fmt: skip
 
 
@@ -186,7 +186,7 @@ async def judge(service: ServiceDep, image_id: ImageId, change: VerdictRequest) 
     def write() -> tuple[Verdict, int]:
         service.record_of(image_id)
         stored = service.catalogue.stored
-        entry = verdict_of(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
+        entry = feedback_entry(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
         return entry, verdict_before(stored, entry)
 
     return _verdict_answer(*await service.writing.run(write))
@@ -197,7 +197,7 @@ async def undo_feedback(service: ServiceDep, number: VerdictNumber) -> Response:
     """Undo a verdict: the previous one counts again."""
     stored = service.catalogue.stored
     with error_statuses(UNDO_STATUSES):
-        undone_entry = await service.searching.run(verdict_of, stored, number)
+        undone_entry = await service.searching.run(feedback_entry, stored, number)
         entry = await service.writing.run(undo_verdict, stored, number)
     return _verdict_answer(entry, undone_entry.verdict)
 
@@ -240,7 +240,7 @@ async def duplicates(
     Groups contain copies of the same file, and photos that the job "duplicates" has compared.
     """
     start = position_of("groups", cursor)
-    groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)).groups
+    groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, hash_new=False)).groups
     page, following = page_from("groups", start, limit, groups)
     return json_answer({"groups": [group.as_dict() for group in page], "n_groups": len(groups), "next": following})
 

@@ -102,8 +102,8 @@ async def complete(
 async def neighbours(service: ServiceDep, tag: OneTag, k: Count = 10) -> Response:
     """Find the tags that are most similar to a tag, by the cosine of the model's vectors."""
     tagger = service.catalogue.tagger
-    near = [neighbour._asdict() for neighbour in await service.browsing.run(tagger.neighbours, tag, k)]
-    return json_answer({"tag": tag, "neighbours": near, "from": tagger.tags_compared_by})
+    nearest = [neighbour._asdict() for neighbour in await service.browsing.run(tagger.neighbours, tag, k)]
+    return json_answer({"tag": tag, "neighbours": nearest, "from": tagger.tags_compared_by})
 
 
 @router.get("/tags/map", response_model=TagMapAnswer, responses=errors())

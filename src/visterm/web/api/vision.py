@@ -27,7 +27,7 @@ from visterm.web.security import origin_of
 from visterm.web.service import Bounds, ServiceDep
 
 DEFAULT_PRECISION = 0.9
-N_WITHOUT_CONFIDENCE = 5  # Labels of a photo if the run has no confidences
+N_LABELS_WITHOUT_CONFIDENCE = 5  # Labels of a photo if the run has no confidences
 MAX_CONFIDENCE = 0.99
 """PhotoPrism stores 100 - 100 c as the uncertainty of a label; 0 means that a person confirmed it."""
 
@@ -39,9 +39,9 @@ class VisionRoute(JsonRoute):
 
     def answer_error(self, request: Request, error: Exception) -> Response:
         """Return the answer to an error."""
-        refused = http_error_of(error)
-        content = {"code": refused.status_code, "error": refused.detail}
-        return json_answer(content, refused.status_code, refused.headers)
+        http_error = http_error_of(error)
+        content = {"code": http_error.status_code, "error": http_error.detail}
+        return json_answer(content, http_error.status_code, http_error.headers)
 
 
 router = APIRouter(route_class=VisionRoute)
@@ -123,22 +123,23 @@ async def labels(
     images = [*body.images, *([body.url] if body.url else [])]
     if not images:
         raise UserError("The request has no picture.", setting="images", advice="Send data: addresses in `images`.")
-    if len(images) > (most := service.bounds.pictures):
-        raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"at most {most}")
+    if len(images) > (limit := service.bounds.pictures):
+        raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"at most {limit}")
 
     tagger = service.catalogue.tagger
-    k, limits = N_WITHOUT_CONFIDENCE, TagLimits()
+    k, limits = N_LABELS_WITHOUT_CONFIDENCE, TagLimits()
     if tagger.calibration is not None:
         k, limits = len(tagger.vocabulary), TagLimits(precision)
     contents = await _contents(request, service, images)
     answers = await service.annotate_all(contents, k, limits)
-    ranked = with_categories(tagger, merge_labels([tags for tags in answers if not isinstance(tags, ImageError)]))
-    if not ranked:
+    tags_of_parts = [tags for tags in answers if not isinstance(tags, ImageError)]
+    ranked_labels = with_categories(tagger, merge_labels(tags_of_parts))
+    if not ranked_labels:
         LOG.warning(*await service.searching.run(no_label_warning, tagger, precision))
 
     version, side = await service.run_version(), getattr(tagger.encoder, "reading_side", None) or 0
     model = {"type": "labels", "name": "visterm", "version": version, "resolution": side}
-    return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked}})
+    return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked_labels}})
 
 
 def no_label_warning(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
@@ -166,12 +167,12 @@ def merge_labels(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
     for tag in (tag for tags in tags_of_parts for tag in tags if tag.trained):
         if tag.tag not in best or rank(tag) > rank(best[tag.tag]):
             best[tag.tag] = tag
-    ranked = sorted(best.values(), key=rank, reverse=True)
-    if any(tag.confidence is None for tag in ranked):
-        ranked = ranked[:N_WITHOUT_CONFIDENCE]
+    ranked_labels = sorted(best.values(), key=rank, reverse=True)
+    if any(tag.confidence is None for tag in ranked_labels):
+        ranked_labels = ranked_labels[:N_LABELS_WITHOUT_CONFIDENCE]
 
     labels: list[dict[str, object]] = []
-    for tag in ranked:
+    for tag in ranked_labels:
         labels.append({"name": tag.tag, "source": "image", "priority": 0, "categories": []})
         if tag.confidence is not None:
             labels[-1] |= dict.fromkeys(("confidence", "topicality"), min(round(tag.confidence, 4), MAX_CONFIDENCE))

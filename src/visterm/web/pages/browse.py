@@ -23,12 +23,12 @@ from visterm.web.service import ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-MAX_FOLDERS = 400  # Of the list to choose from; if there are more, it leaves out the deepest
+MAX_FOLDERS = 400  # Maximum number of folders to choose from; the deepest ones are left out first
 MAX_TAGS = 60
 
 _FOLDER_OF_NAME = "rtrim(rtrim(name, replace(name, '/', '')), '/')"  # SQL for the part of a name before its last slash
 MAX_LISTED = 60  # Photos in view that the list shows
-MAP_STEPS = 65_535  # On the map, from left to right and from top to bottom
+MAP_STEPS = 65_535  # Maximum of both coordinates on the map
 
 
 class Facet(NamedTuple):
@@ -59,7 +59,7 @@ def crumbs(form: SearchForm) -> list[tuple[str, str]]:
     return trail
 
 
-def narrower(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
+def narrower_facets(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
     """Return the folders directly in a search's folder, or the months or days of its period, if they have photos.
 
     The list is empty for searches by words or a photo, as these rank all photos.
@@ -97,12 +97,12 @@ def _values(catalogue: Catalogue) -> dict[str, object]:
 def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
     """Return the folders directly in a form's folder; a folder that contains only one folder is replaced by that."""
     counts = _folder_counts(catalogue, form)
-    outer = inside = form.folder.rstrip("/")
-    children = _children(counts, inside)
+    outer = inner_folder = form.folder.rstrip("/")
+    children = _children(counts, inner_folder)
     while len(children) == 1 and (others := _children(counts, children[0])):
         if sum(counts[name] for name in others) < counts[children[0]]:  # it also has photos itself
             break
-        inside, children = children[0], others
+        inner_folder, children = children[0], others
     return [
         Facet(name[len(outer) :].removeprefix("/") if outer else name, counts[name], form.address(folder=name))
         for name in sorted(children, key=name_key)

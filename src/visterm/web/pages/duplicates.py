@@ -157,7 +157,7 @@ def _groups(catalogue: Catalogue) -> list[tuple[list[ImageRecord], str]]:
     """Return the groups of copies, best first, then the groups of similar photos, each with its kind."""
 
     def find() -> list[tuple[list[ImageRecord], str]]:
-        copies, similar, _ = find_duplicates(catalogue.stored, look=False)
+        copies, similar, _ = find_duplicates(catalogue.stored, hash_new=False)
         groups = [([group.keeper, *(copy.image for copy in group.copies)], "") for group in copies]
         return groups + [(group.images, group.kind) for group in similar]
 

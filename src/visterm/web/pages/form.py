@@ -30,10 +30,10 @@ LABELS = {
 }  # fmt: skip
 """Labels of the form's fields; errors use these names, too."""
 
-MAX_LETTERS = 1000  # Of a field
+MAX_LETTERS = 1000  # Maximum length of a field
 UPLOAD = "sent"  # Value of `like` for an uploaded photo
 PHOTOS_PER_PAGE = 48  # Photos per page
-MAX_PHOTOS = 5000  # That one search finds on all its pages
+MAX_PHOTOS = 5000  # Maximum number of photos on all pages of a search
 MAX_KEPT_SEARCHES = 16
 
 
@@ -46,7 +46,7 @@ class SearchForm:
     tag: str = ""
     without: str = ""
     predicted: str = ""
-    sure: str = ""  # Least confidence of the predicted tags, in percent; empty: 50
+    sure: str = ""  # Minimum confidence of the predicted tags, in percent; empty: 50
     folder: str = ""
     taken_from: str = ""
     taken_to: str = ""
@@ -249,22 +249,22 @@ def confidences_differ(items: Sequence[GridPhoto]) -> bool:
 def photo_position(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -> PhotoPosition | None:
     """Return the position of a photo in a search; None if the search finds nothing.
 
-    `position` is where the photo was before. If the search no longer finds it, the next photo is the one now there.
+    `position` is the old position of the photo. If the search no longer finds it, the photo now at it comes next.
     """
     ids = search_photos(catalogue, form).ids
     if len(ids) == 0:
         return None
     positions = np.flatnonzero(ids == image_id)
     index = int(positions[0]) if len(positions) else min(position, len(ids))
-    following = index + 1 if len(positions) else index
+    next_index = index + 1 if len(positions) else index
 
     def address(other: int) -> str | None:
         return form.photo(int(ids[other]), other) if 0 <= other < len(ids) else None
 
     return PhotoPosition(
-        index + 1 if len(positions) else None, len(ids), address(index - 1), address(following),
+        index + 1 if len(positions) else None, len(ids), address(index - 1), address(next_index),
         form.address(start=index // PHOTOS_PER_PAGE * PHOTOS_PER_PAGE) + f"#photo-{image_id}",
-        int(ids[following]) if following < len(ids) else None,
+        int(ids[next_index]) if next_index < len(ids) else None,
     )  # fmt: skip
 
 
@@ -300,6 +300,6 @@ def _suggest(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:
     return suggestion if suggestion != words else ""
 
 
-Searches = dict[tuple[str, SearchForm], FoundPhotos]  # By the run and the search
+Searches = dict[tuple[str, SearchForm], FoundPhotos]  # Fingerprint of the run, and search -> result
 _SEARCHES: weakref.WeakKeyDictionary[Catalogue, Searches] = weakref.WeakKeyDictionary()
 _SEARCHES_LOCK = threading.Lock()

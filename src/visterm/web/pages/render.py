@@ -73,12 +73,12 @@ class PageRoute(JsonRoute):
 
 def error_page(request: Request, error: Exception) -> Response:
     """Return the page of an error, with the status and the headers of the API's answer."""
-    refused = http_error_of(error, str)  # names of settings without backquotes
+    http_error = http_error_of(error, str)  # names of settings without backquotes
     if is_for_script(request):
-        return json_answer({"message": refused.detail}, refused.status_code)
-    headline = HEADLINES.get(refused.status_code, "Something went wrong")
-    page = render("error.html", refused.status_code, message=refused.detail, headline=headline)
-    page.headers.update(refused.headers or {})
+        return json_answer({"message": http_error.detail}, http_error.status_code)
+    headline = HEADLINES.get(http_error.status_code, "Something went wrong")
+    page = render("error.html", http_error.status_code, message=http_error.detail, headline=headline)
+    page.headers.update(http_error.headers or {})
     return page
 
 

@@ -37,7 +37,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
 MESSAGES = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
 ROUND_ANSWERS = 20  # Answers after which models that learn quickly learn again by themselves
-MAX_MISTAKES = 4000  # Mistakes among which the one of an undone answer is looked up
+MAX_MISTAKES = 4000  # Maximum number of mistakes to look through for that of an undone answer
 MAX_TRAIL = 300  # Answers of a session that can be undone, and questions that stay skipped
 
 Queue = Literal["frequent", "questions", "mistakes"]

@@ -16,7 +16,7 @@ from visterm.library.steps import MAX_PHOTOS
 from visterm.store.filters import CHANCE, MAX_INT, SORTS
 from visterm.web.api.images import StepNumber, store_step, undo_stored_step
 from visterm.web.bodies import MEDIUM_BODY, allow_body, allow_pictures, read_uploads
-from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
+from visterm.web.pages.browse import crumbs, folders_to_choose, narrower_facets
 from visterm.web.pages.form import (
     LABELS,
     PHOTOS_PER_PAGE,
@@ -35,7 +35,7 @@ from visterm.web.service import ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-PHOTOS_PER_GROUP = 6  # Of each part or similar thing
+PHOTOS_PER_GROUP = 6  # Number of photos of each part or similar thing
 MESSAGES = {
     "give": "“{}” added to {}", "take": "“{}” removed from {}",
     "right": "“{}” is right for {}", "wrong": "“{}” is wrong for {}",
@@ -127,7 +127,8 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
         return {"n_images": len(catalogue), "folders": folders_to_choose(catalogue), "types": names}
 
     facts = catalogue.stored.database.keep("facts", compute)
-    return facts | {"crumbs": crumbs(form), "narrower": narrower(catalogue, form), "sorts": SORTS, "labels": LABELS}
+    facets = narrower_facets(catalogue, form)
+    return facts | {"crumbs": crumbs(form), "narrower": facets, "sorts": SORTS, "labels": LABELS}
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPhoto]]]:

@@ -47,7 +47,7 @@ MAP_MARGIN = 60.0
 
 ZOOMS = (1, 2, 4, 8, 16, 32, 64)
 
-LETTER_HEIGHT = 60.0  # Of names at a zoom of 1, in units of the drawing; half of it at a zoom of 2
+LETTER_HEIGHT = 60.0  # Height of names at a zoom of 1, in units of the drawing; half of that at a zoom of 2
 LETTER_WIDTH = 0.58  # Average width of a letter, as a share of its height; a little more than in most fonts
 
 
@@ -106,8 +106,8 @@ async def alike_tags(request: Request, service: ServiceDep) -> Response:
     tagger = catalogue.tagger
 
     def suggest() -> list[Alias]:
-        used = {count.tag for count in tag_counts(catalogue) if count.images}
-        return [alias for alias in service.run_facts().aliases if alias.alias in used][:MAX_SUGGESTIONS]
+        used_tags = {count.tag for count in tag_counts(catalogue) if count.images}
+        return [alias for alias in service.run_facts().aliases if alias.alias in used_tags][:MAX_SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
     page = "_alike_tags.html" if is_for_script(request) else "alike_tags.html"
@@ -163,7 +163,7 @@ class DrawnTag(NamedTuple):
     """A tag on the map."""
 
     tag: str
-    # From 0 to `MAP_SIDE`
+    # Coordinates from 0 to `MAP_SIDE`
     x: float
     y: float
     images: int
@@ -173,12 +173,12 @@ class DrawnTag(NamedTuple):
     the name covers others at all of them."""
 
 
-def draw_map(placed: Sequence[PlacedTag]) -> list[DrawnTag]:
+def draw_map(placed_tags: Sequence[PlacedTag]) -> list[DrawnTag]:
     """Place the tags on the map, those of most photos first, and find the zoom at which no name covers another."""
-    order = sorted(range(len(placed)), key=lambda i: (-placed[i].images, i))
-    x = np.array([MAP_MARGIN + (MAP_SIDE - 2 * MAP_MARGIN) * placed[i].x for i in order])
-    y = np.array([MAP_MARGIN + (MAP_SIDE - 2 * MAP_MARGIN) * placed[i].y for i in order])
-    widths = np.array([len(placed[i].tag) * LETTER_HEIGHT * LETTER_WIDTH for i in order])
+    order = sorted(range(len(placed_tags)), key=lambda i: (-placed_tags[i].images, i))
+    x = np.array([MAP_MARGIN + (MAP_SIDE - 2 * MAP_MARGIN) * placed_tags[i].x for i in order])
+    y = np.array([MAP_MARGIN + (MAP_SIDE - 2 * MAP_MARGIN) * placed_tags[i].y for i in order])
+    widths = np.array([len(placed_tags[i].tag) * LETTER_HEIGHT * LETTER_WIDTH for i in order])
     zooms = np.full(len(order), 2 * ZOOMS[-1])
     for zoom in ZOOMS:
         for i in np.flatnonzero(zooms > zoom):
@@ -188,11 +188,11 @@ def draw_map(placed: Sequence[PlacedTag]) -> list[DrawnTag]:
             if not (overlaps_x & overlaps_y).any():
                 zooms[i] = zoom
 
-    log_max_images = math.log1p(max((tag.images for tag in placed), default=1))
+    log_max_images = math.log1p(max((tag.images for tag in placed_tags), default=1))
     return [
         DrawnTag(
-            placed[i].tag, round(float(x[n]), 1), round(float(y[n]), 1), placed[i].images,
-            1 + min(3, int(4 * math.log1p(placed[i].images) / (log_max_images or 1.0))), int(zooms[n]),
+            placed_tags[i].tag, round(float(x[n]), 1), round(float(y[n]), 1), placed_tags[i].images,
+            1 + min(3, int(4 * math.log1p(placed_tags[i].images) / (log_max_images or 1.0))), int(zooms[n]),
         )
         for n, i in enumerate(order)
     ]  # fmt: skip
