@@ -15,9 +15,9 @@ from visterm.core.errors import DataError, ServiceError, UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import CHUNK, Skipped
-from visterm.core.vocabulary import MOST_TAGS, Vocabulary, tag_key
+from visterm.core.vocabulary import MAX_TAGS, Vocabulary, tag_key
 from visterm.core.writing import write_whole
-from visterm.data.program_tags import of_people
+from visterm.data.program_tags import people_tags
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import ListedPhotos
@@ -239,7 +239,7 @@ class PeopleTags:
         parent_key = self._parent_key
         return self.usable(
             tag
-            for tag in of_people(listed)
+            for tag in people_tags(listed)
             if tag not in written
             and tag_key(tag) not in rewritten_keys
             and not (parent_key and f"{tag_key(tag)}/".startswith(parent_key))
@@ -255,7 +255,7 @@ class PeopleTags:
                 except UserError:
                     self._spellings[tag] = None
             name = self._spellings[tag]
-            if name is None or (len(names) == MOST_TAGS and name not in names):
+            if name is None or (len(names) == MAX_TAGS and name not in names):
                 self._unusable[tag] += 1
             else:
                 names[name] = None

@@ -28,8 +28,8 @@ FORM = TableForm(
 class QueryRow(NamedTuple):
     """One line of a query file."""
 
-    query: str  # As typed: ``snow tree -people``
-    image: str  # The name of an image, as in the tag file
+    query_column: str  # As typed: ``snow tree -people``
+    image_column: str  # The name of an image, as in the tag file
     relevance: float  # Grade of relevance; 0 or less: not relevant
 
 
@@ -54,7 +54,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         raise TagFileError(f"The query file {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     advice = "Expected the columns query, image and, if not every line is relevant, relevance."
-    query, image = (
+    query_column, image_column = (
         required_column(column_names, names, f"The query file {file}", "", advice)
         for column_names in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
@@ -63,7 +63,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
     query_rows = []
     for row in rows:
         position = f"{file}, line {row.line}"
-        for name in (query, image):
+        for name in (query_column, image_column):
             text = row.cells.get(name)
             if not isinstance(text, str) or not text.strip():
                 raise TagFileError(f"{position}: '{name}' is {text!r:.60}; expected text.")
@@ -74,7 +74,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         if not math.isfinite(number):
             expected = "expected a number, above 0 if the image is relevant"
             raise TagFileError(f"{position}: '{relevance_column}' is {value!r:.60}; {expected}.")
-        query_rows.append(QueryRow(row.cells[query].strip(), row.cells[image].removeprefix("./"), number))
+        query_rows.append(QueryRow(row.cells[query_column].strip(), row.cells[image_column].removeprefix("./"), number))
     return query_rows
 
 
@@ -89,11 +89,11 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
     grades: dict[str, dict[int, float]] = {}
     unknown: dict[str, None] = {}
     for row in rows:
-        name = row.image if row.image in column else plain_name(row.image)
+        name = row.image_column if row.image_column in column else plain_name(row.image_column)
         if name not in column:
             unknown[name] = None
         elif row.relevance > 0:
-            relevance_of = grades.setdefault(row.query, {})
+            relevance_of = grades.setdefault(row.query_column, {})
             relevance_of[column[name]] = max(row.relevance, relevance_of.get(column[name], 0.0))
 
     starts = np.cumsum([0, *map(len, grades.values())])

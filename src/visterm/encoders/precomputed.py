@@ -191,7 +191,7 @@ class _OpenFeatures:
             if key in self._row_of_key:
                 rows[i] = self._row_of_key[key]
                 continue
-            matches = self._paths_by_end.ending_as(key)
+            matches = self._paths_by_end.paths_matching(key)
             if len(matches) > 1:
                 raise DataError(
                     f"The image '{name}' may be {len(matches)} rows of {self.file}: {', '.join(matches[:3])}"

@@ -23,7 +23,7 @@ from visterm.core import persist
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.learned import Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import read_skipped, skipped_bytes
-from visterm.core.remote import as_path, in_full
+from visterm.core.remote import absolute, as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import json_text
@@ -205,7 +205,7 @@ class FeatureFolder:
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Save the fitted encoder, with the request of the first job."""
-        with persist.new_folder(in_full(self.path / ENCODER), ENCODER) as folder:
+        with persist.new_folder(absolute(self.path / ENCODER), ENCODER) as folder:
             persist.save_estimator(encoder, ENCODERS, folder, ENCODER)
             persist.write_json(folder / ASKED, first._asdict())
 

@@ -18,7 +18,7 @@ from visterm.core.executor import Executor, for_parts, require_visible_path
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
 from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported, silent
-from visterm.core.remote import in_full
+from visterm.core.remote import absolute
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
@@ -97,7 +97,7 @@ def encode_folder(
     executor = Executor(n_jobs) if executor is None else executor
     n_jobs = executor.n_jobs
     requested = _requested_encoder(folder, encoder, encoder_params or {}, run, seed, n_jobs)
-    root = in_full(images)
+    root = absolute(images)
     unsearched = Unsearched()
     names = image_names(images, unsearched=unsearched)
 
@@ -120,7 +120,7 @@ def encode_folder(
                 setting="out", value=out, advice="Choose another folder as `out`.",
             )  # fmt: skip
         known = KnownRows(folder, before)
-        closed = [Skipped(in_full(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
+        closed = [Skipped(absolute(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
         prefixes = tuple(f"{item.image}/" for item in closed)
         names = sorted([*names, *(name for name in known.names if name.startswith(prefixes))])
         size = shard_size or (before.shard_size if before else first_job.shard_size)

@@ -21,7 +21,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed
-from visterm.data.image_folders import Unsearched, find_images, no_images
+from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.data.images import image_name
 from visterm.data.tag_formats.tables import (
     TAGS_COLUMNS,
@@ -367,7 +367,7 @@ def as_images(
     if isinstance(images, str | os.PathLike):
         folder, images = images, find_images(images, unsearched=unsearched, videos=videos)
         if not images:
-            raise DataError(no_images(folder))
+            raise DataError(no_images_message(folder))
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
         images = [images]
     array: Any = images

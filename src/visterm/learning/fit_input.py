@@ -16,7 +16,7 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
 from visterm.data.query_files import QueryRow
-from visterm.data.tag_formats.record import TagsRead, likely_paths
+from visterm.data.tag_formats.record import TagCounts, likely_paths
 from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
@@ -272,7 +272,7 @@ def clean_images(
 
     facts: dict[str, object] = {}
     if request.learns_tags:
-        tags_read = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
+        tags_read = TagCounts.in_lists(corpus.tags, paths=request.tree is not None)
         if tags_read.n_tags or not request.words:
             say(tags_read.line())
         tags_read.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.core.remote import in_full, start_of_paths
+from visterm.core.remote import absolute, start_of_paths
 from visterm.core.vocabulary import tag_key
 from visterm.store.database import Database, as_text
 from visterm.store.images import file_type_of
@@ -146,7 +146,7 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
         )  # fmt: skip
         add(f"NOT {REJECTED}", keys(tag, among.named if tag in among.named else among.spellings))
     if among.folder is not None:
-        folder = among.folder_path or os.fspath(in_full(among.folder))
+        folder = among.folder_path or os.fspath(absolute(among.folder))
         prefix, text = start_of_paths(folder), "CAST(? AS TEXT)"
         name_prefix = os.path.normpath(among.folder).replace(os.sep, "/") + "/"  # names never begin with ".", or "/"
         add(

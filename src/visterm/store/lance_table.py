@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
-from visterm.core.remote import check_named, in_full, is_remote
+from visterm.core.remote import absolute, check_named, is_remote
 from visterm.core.writing import storage_error
 
 ROWS_PER_BATCH = 2**15  # Maximum number of rows to read or write at a time
@@ -42,7 +42,7 @@ class LanceTable:
 
     def __init__(self, uri: str, name: str) -> None:
         self.uri, self.name = uri, name
-        self._database = _connected(str(in_full(uri)))
+        self._database = _connected(str(absolute(uri)))
 
     def create(self, width: int) -> int:
         """Create an empty table, replacing any leftover of a killed process, and return its version."""
@@ -123,7 +123,7 @@ def schema_of(width: int) -> Any:
 
 def table_names(uri: str) -> list[str]:
     """List the tables of a database; empty if it does not exist."""
-    database = _connected(str(in_full(uri)))
+    database = _connected(str(absolute(uri)))
     with _convert_errors(f"The tables at {uri} cannot be listed"):
         names: list[str] = []
         page = database.list_tables()

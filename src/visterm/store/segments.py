@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import MOST_COLUMNS, checked_csr, stack_rows
+from visterm.core.checks import MAX_CSR_COLUMNS, checked_csr, stack_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
@@ -51,10 +51,10 @@ def segments_of(database: Database, where: str = "", *values: object) -> list[St
     statement = f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id"
     segments = [StoredSegment(*row) for row in database.rows(statement, values)]
     for segment in segments:
-        if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MOST_COLUMNS or segment.n_rows < 0:
+        if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MAX_CSR_COLUMNS or segment.n_rows < 0:
             raise CorruptFileError(
                 f"The database says of segment {segment.id} that it has {segment.n_rows} rows of {segment.width} "
-                f"numbers, {segment.kind}; expected at most {MOST_COLUMNS:,} numbers, dense or csr. {RESTORE}"
+                f"numbers, {segment.kind}; expected at most {MAX_CSR_COLUMNS:,} numbers, dense or csr. {RESTORE}"
             )
     return segments
 

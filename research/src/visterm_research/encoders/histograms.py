@@ -35,7 +35,7 @@ from visterm_research.kernels.pyramids import pyramid_histograms
 
 MOST_TEXTONS = 65_536
 MOST_SCALES = 32
-MOST_COLUMNS = 2**24
+MAX_CSR_COLUMNS = 2**24
 SMALL_SIDE = 256
 MAX_FILTER_BYTES = 2**29  # What filtering a photo of `SMALL_SIDE` pixels a side may take
 
@@ -226,8 +226,8 @@ class Histograms(Encoder):
                 f"There are {len(self.colours_)} colours and textons of the shape {found}, {counts.tolist()} a scale; "
                 f"settings: colours={self.colours}, textons={self.textons}, {n_filters} filters, {n_scales} scales"
             )
-        if sum(self.blocks) > MOST_COLUMNS:
-            raise DataError(f"Rows would have {sum(self.blocks):,} columns; expected at most {MOST_COLUMNS:,}")
+        if sum(self.blocks) > MAX_CSR_COLUMNS:
+            raise DataError(f"Rows would have {sum(self.blocks):,} columns; expected at most {MAX_CSR_COLUMNS:,}")
 
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""

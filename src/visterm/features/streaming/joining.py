@@ -25,8 +25,8 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.tag_formats.record import (
+    TagCounts,
     TagRecord,
-    TagsRead,
     contradiction_remarks,
     split_name,
     without_contradictions,
@@ -127,7 +127,7 @@ class TagsOnDisk(JoinedTable):
         tag_of = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         words = BoundedCounts(most_words)
         self._read(stream_table(as_path(table), **columns), words, tag_of, split)
-        self.understood = TagsRead.of(words.counts())
+        self.understood = TagCounts.of(words.counts())
         self.understood.check(columns.get("separator"))
         self.remarks.append(self.understood.line())
         self.learned = NO_SPLIT

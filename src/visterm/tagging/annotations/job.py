@@ -14,7 +14,7 @@ from visterm.core.errors import StorageError
 from visterm.core.executor import LOCAL, Executor, for_parts, require_visible_path
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.progress import SILENT, Progress, Say, silent
-from visterm.core.remote import as_path, in_full
+from visterm.core.remote import absolute, as_path
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.features.contents import ShardEntry
@@ -100,7 +100,7 @@ def annotate_into(
         done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)
         skipped = [item for part in done_parts for item in part.skipped] + split.skipped
         contents = AnnotationContents(
-            run=str(in_full(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=split.n_images,
+            run=str(absolute(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=split.n_images,
             n_skipped=len(skipped), shards=[part.entry for part in done_parts if part.entry is not None],
         )  # fmt: skip
         folder.commit(contents, skipped)
@@ -227,7 +227,7 @@ class AnnotateIntoJob(AnnotateJob):
 
 def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, split: Pieces) -> AnnotateJob:
     first = split.pieces[0] if split.pieces else None
-    return AnnotateJob(tagger, str(in_full(tagger.path)), wanted, device, os.getcwd(), split.features, first)
+    return AnnotateJob(tagger, str(absolute(tagger.path)), wanted, device, os.getcwd(), split.features, first)
 
 
 def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
