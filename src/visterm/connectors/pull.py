@@ -148,7 +148,7 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
     """Index photos that were read and downloaded; with `learn`, record whether people changed tags."""
     stored, pulled = catalogue.stored, PullResult()
     folder, after = folder_of(catalogue), 0
-    while photos := stored.connected.fetched(PHOTOS_PER_QUERY, after=after, stale=True):
+    while photos := stored.connected.with_preview(PHOTOS_PER_QUERY, after=after, stale=True):
         after = photos[-1].id
         people = PeopleTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people.of(photo.id, photo.tags) for photo in photos]
@@ -306,7 +306,7 @@ class PeopleTags:
                 connected.give_up([(pair.photo_id, pair.text)])
             elif pair.state == WRITTEN and not is_there:
                 states[OFF if pair.sure or pair.losses else LOST].append(pair)
-            elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_there(self._prefixes):
+            elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_present(self._prefixes):
                 states[WRITTEN].append(pair)
 
         for state, changed in states.items():

@@ -186,9 +186,9 @@ class AnyEncoder(Estimator, ABC):
         message = f"The image '{name_of(images[first])}' is {reason}."
         raise DataError(f"None of the {n:,} images is known. {message}" if n == n_unknown > 1 else message)
 
-    def _made_of(self, make: Callable[..., T], *args: object) -> T:
+    def _cached(self, make: Callable[..., T], *args: object) -> T:
         """Return ``make(*args)``, cached: call it again only if an array is another object or an argument differs."""
-        cache: dict[str, tuple[tuple[object, ...], T]] = self.__dict__.setdefault("_kept_made", {})
+        cache: dict[str, tuple[tuple[object, ...], T]] = self.__dict__.setdefault("_cache", {})
         old_args, result = cache.get(make.__qualname__, ((), None))
         arrays = (np.ndarray, sp.sparray)
         is_same = len(old_args) == len(args) and all(

@@ -79,7 +79,7 @@ class FeatureFolder:
         self.data = self.path / DATA
         self.unfinished = self.path / self.unfinished_name
 
-    def check_place(self) -> None:
+    def check_path(self) -> None:
         """Check, before any long work, that the path can be used for a features folder.
 
         Raises StorageError unless it is a features folder, finished or not, or is empty or missing.
@@ -161,7 +161,7 @@ class FeatureFolder:
         file = self.shard_to_write(entry.file)
         return file.is_file() and persist.file_hash(file) == entry.sha256
 
-    def is_whole(self, entry: ShardEntry) -> bool:
+    def is_intact(self, entry: ShardEntry) -> bool:
         """Return whether a shard exists and is unchanged."""
         file = self.data / entry.file
         return file.is_file() and persist.file_hash(file) == entry.sha256
@@ -182,7 +182,7 @@ class FeatureFolder:
 
     def check(self, entry: ShardEntry) -> None:
         """Raise `CorruptFileError` if a shard is missing, or was changed since it was written."""
-        if not self.is_whole(entry):
+        if not self.is_intact(entry):
             raise self.damaged(entry)
 
     def damaged(self, entry: ShardEntry) -> CorruptFileError:
@@ -249,9 +249,9 @@ class FeatureFolder:
             self._sweep()
 
     def _sweep(self) -> None:
-        current = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
+        names = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
         for file in self.files_of(self.data):
-            if file.name not in current:
+            if file.name not in names:
                 file.unlink()
 
     def files_of(self, folder: Path) -> list[Path]:

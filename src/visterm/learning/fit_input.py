@@ -26,7 +26,7 @@ from visterm.features.contents import is_features
 from visterm.features.stored import Features
 from visterm.features.streaming.memory import Plan, plan_memory
 from visterm.features.streaming.shards import Shards
-from visterm.features.training_rows import as_images, not_learned, read_corpus
+from visterm.features.training_rows import as_images, read_corpus, unused_rows_remark
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned
 from visterm.learning.query_rows import query_corpus, query_lines
@@ -263,7 +263,7 @@ def clean_images(
     `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without `related`, no
     relations except the tree are read. Raises DataError if most tags look like lists, or no tag remains.
     """
-    split_remarks = not_learned(corpus.splits) if request.split is None else []
+    split_remarks = unused_rows_remark(corpus.splits) if request.split is None else []
     for remark in (*corpus.remarks, *split_remarks):
         say(remark)
     if request.split is not None:

@@ -1,6 +1,6 @@
 """A versioned, append-only LanceDB table of rows, which is read at one version.
 
-Columns: ``row`` (the place, from 0), ``id`` (the image) and ``vector``. The table is in a local folder, or in an object
+Columns: ``row`` (position, from 0), ``id`` (the image) and ``vector``. The table is in a local folder, or in an object
 store (``s3://bucket/folder``) with credentials from the usual environment variables.
 """
 
@@ -55,10 +55,10 @@ class LanceTable:
         self.cut(version)
         table = self.writable()
         for start in range(0, len(ids), ROWS_PER_BATCH):
-            places = np.arange(n_rows + start, n_rows + min(start + ROWS_PER_BATCH, len(ids)))
+            positions = np.arange(n_rows + start, n_rows + min(start + ROWS_PER_BATCH, len(ids)))
             block = np.ascontiguousarray(U[start : start + ROWS_PER_BATCH], np.float32)
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), U.shape[1])
-            columns = {"row": places, "id": ids[start : start + ROWS_PER_BATCH], "vector": vectors}
+            columns = {"row": positions, "id": ids[start : start + ROWS_PER_BATCH], "vector": vectors}
             with _convert_errors(f"Rows cannot be written to the table {self.name} at {self.uri}"):
                 table.add(pa.table(columns))
                 if table.version % VERSIONS_PER_COMPACTION == 0:

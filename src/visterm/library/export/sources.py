@@ -153,7 +153,7 @@ class CatalogueSource:
         These are the present images, and former paths of images that were moved or deleted after tags were written.
         """
         names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
-        former = {path: "" for path, _ in self._stored.written.elsewhere(target) if path not in names}
+        former = {path: "" for path, _ in self._stored.written.former_paths(target) if path not in names}
         items = [*sorted(names.items()), *former.items()]  # present files first: texts may have moved along
         return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 

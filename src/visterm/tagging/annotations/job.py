@@ -82,7 +82,7 @@ def annotate_into(
     another process is writing it, its disk is full, or an image is missing at the end.
     """
     folder = annotation_folder(out)
-    folder.check_place()
+    folder.check_path()
     ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before anything is written
     # Besides the images, all files of the run and the request determine the lines
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
@@ -94,7 +94,7 @@ def annotate_into(
         folder.begin()
         previous = folder.contents()
         shards = [] if previous is None else previous.shards
-        known = {entry.file: entry for entry in shards if folder.is_whole(entry)}
+        known = {entry.file: entry for entry in shards if folder.is_intact(entry)}
         tags = _job(tagger, wanted, device, split)
         job = AnnotateIntoJob(**vars(tags), folder=folder, request_fingerprint=request_fingerprint, known=known)
         done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)

@@ -105,7 +105,7 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
     features = [str(absolute(folder)) for folder in source.features]
     shards = Shards(features)
     check_fingerprint(encoder, shards.contents)
-    shards.refuse_names_twice()
+    shards.refuse_duplicate_names()
     groups = [[number] for number in range(len(shards))] if stable else shards.groups()
     rows = [entry.rows for entry in shards.contents.shards]
     pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
@@ -228,7 +228,7 @@ class TaggedParts(PartWork):
         """Make the part of a piece unless it already exists; `progress` advances by one step per image."""
         content = self._reader.content(piece, self._team)
         make = partial(self._tagged, piece, content, progress)
-        return self._unless_there(piece.images, content, piece.n, progress, make)
+        return self._reuse_or_make(piece.images, content, piece.n, progress, make)
 
     def _tagged(self, piece: Piece, content: Sequence[str | None], progress: Progress) -> PartDone:
         lines, skipped = [], []
