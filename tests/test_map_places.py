@@ -243,7 +243,7 @@ def test_a_chain_is_taken_apart_by_the_places_of_all_its_encoders(tmp_path, phot
         np.testing.assert_allclose(given + seen.elsewhere, (row.toarray() if sp.issparse(row) else row)[0], atol=1e-5)
         parts = [part.places(photo) for part in encoder.parts_]
         np.testing.assert_array_equal(seen.boxes, np.concatenate([part.boxes for part in parts]))
-    assert (seen.place, seen.feature) == ("place", "feature")
+    assert (seen.place_noun, seen.feature_noun) == ("place", "feature")
 
 
 def test_a_chain_with_an_encoder_without_places_is_taken_apart_by_the_others(photos):

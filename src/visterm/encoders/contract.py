@@ -293,8 +293,8 @@ class Places(NamedTuple):
     rows: Matrix  # array or CSR of float64, shape (n_places, n_features): each place's contribution to the row
     elsewhere: NDArray[np.float64]  # shape (n_features,): the part that belongs to no place
     # Singular nouns for places and features, such as "block" and "visterm"
-    place: str
-    feature: str
+    place_noun: str
+    feature_noun: str
     source: str = ""  # Description of `elsewhere`; empty if it is 0
 
 
@@ -309,8 +309,8 @@ def no_places(row: Matrix, source: str) -> Places:
 def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
     """Join the places of several encoders for one picture; each encoder's values are multiplied by its factor."""
     scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
-    places = {part.place for part in parts if len(part.boxes)}
-    features = {part.feature for part in parts if len(part.boxes)}
+    places = {part.place_noun for part in parts if len(part.boxes)}
+    features = {part.feature_noun for part in parts if len(part.boxes)}
     return Places(
         np.concatenate([part.boxes for part in parts]),
         sp.csr_array(sp.block_diag([sp.csr_array(rows) for rows in scaled], format="csr")),

@@ -117,8 +117,8 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
         rank=1 + int((scores > scores[index]).sum()),
         n_tags=len(scores),
         size=size,
-        place=image_places.place,
-        feature=image_places.feature,
+        place=image_places.place_noun,
+        feature=image_places.feature_noun,
         places=[
             Region(x, top, right, bottom, share)
             for (x, top, right, bottom), share in zip(boxes.tolist(), shares.tolist(), strict=True)
