@@ -28,8 +28,8 @@ FORM = TableForm(
 class QueryRow(NamedTuple):
     """One line of a query file."""
 
-    query_column: str  # As typed: ``snow tree -people``
-    image_column: str  # The name of an image, as in the tag file
+    query: str  # As typed: ``snow tree -people``
+    image: str  # The name of an image, as in the tag file
     relevance: float  # Grade of relevance; 0 or less: not relevant
 
 
@@ -89,11 +89,11 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
     grades: dict[str, dict[int, float]] = {}
     unknown: dict[str, None] = {}
     for row in rows:
-        name = row.image_column if row.image_column in column else plain_name(row.image_column)
+        name = row.image if row.image in column else plain_name(row.image)
         if name not in column:
             unknown[name] = None
         elif row.relevance > 0:
-            relevance_of = grades.setdefault(row.query_column, {})
+            relevance_of = grades.setdefault(row.query, {})
             relevance_of[column[name]] = max(row.relevance, relevance_of.get(column[name], 0.0))
 
     starts = np.cumsum([0, *map(len, grades.values())])
