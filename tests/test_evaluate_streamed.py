@@ -122,7 +122,7 @@ def test_tables_that_cannot_be_measured_by_are_refused(tmp_path, drawn):
         evaluate_streamed(tagger, features, drawn / "split.jsonl", ["map"], split="other")
     with refused("split", value="test", error=UnknownNameError):
         evaluate_streamed(tagger, features, drawn / "tags.jsonl", ["map"], split="test")
-    with pytest.raises(TagFileError, match="are read from a table, and 'auto' is none"):
+    with pytest.raises(TagFileError, match="are read from a table, and 'auto' is not a table"):
         evaluate_streamed(tagger, features, "auto", ["map"])
     write_table(tmp_path / "bad.jsonl", [{"file_name": "a/b.jpg", "tags": ["tag 1"]}])
     with pytest.raises(TagFileError, match=r"the tags name 'a/b.jpg', the features '0000.jpg'"):

@@ -90,7 +90,7 @@ def test_commands_take_addresses_and_name_images_by_them(bucket, tmp_path, small
 
 def test_tags_of_photos_in_a_store_come_from_a_table(memory, tmp_path):
     paint(memory / "photos")
-    with pytest.raises(TagFileError, match=rf"images in an object store \({memory}/photos\).*'auto' is none"):
+    with pytest.raises(TagFileError, match=rf"images in an object store \({memory}/photos\).*'auto' is not a table"):
         read_corpus(None, str(memory / "photos"), "auto")
     (tmp_path / "tags.csv").write_text(f"file_name,tags\n00.png,a\nphotos/sky/01.png,b\n{memory}/photos/sky/02.png,c\n")
     corpus = read_corpus(None, memory / "photos", tmp_path / "tags.csv")

@@ -198,7 +198,7 @@ def test_tensors_that_are_no_word_vectors_are_refused(tmp_path):
         read_word_vectors(path)
     save_file({"a": np.zeros((2, 2), np.float32), "words": words_as_bytes("ab")}, path)
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(DataError, match="not whole"):
+    with pytest.raises(DataError, match="not complete"):
         read_word_vectors(path)
 
 
