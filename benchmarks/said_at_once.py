@@ -114,7 +114,7 @@ class Side:
         """Return how long a search takes, by the clock and in processor time; if asked, after a change."""
         if changed:
             self.catalogue.stored.tags.give(0, ["other"], "person")
-            self.catalogue.stored.tags.take(0, ["other"], "person")
+            self.catalogue.stored.tags.remove(0, ["other"], "person")
         reader.manual_tags = LOOKS if self._looks else never
         start, start_of_process = time.perf_counter(), time.process_time()
         self.catalogue.search(words, K)

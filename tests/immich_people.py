@@ -134,7 +134,7 @@ class Seeds:
         expected = (people | person.gave) - person.took
         differ = (self.pairs(ours=False) ^ expected) - fake.endangered
         assert not differ, f"people's tags are not as they left them: {differ}"
-        photos = {photo.remote_id: photo for photo in connected.fetched(10_000)}
+        photos = {photo.remote_id: photo for photo in connected.with_preview(10_000)}
         learned = {(n, tag) for n, photo in photos.items() for tag in photo.given or () if tag.startswith("visterm")}
         assert not learned, "a tag of ours was learned"
         no = {

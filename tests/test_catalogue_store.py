@@ -32,7 +32,7 @@ def records_of(*names):
 
 def found(catalogue, q, **limits):
     """The names of what a search finds, best first."""
-    return [one.name for one in catalogue.where(catalogue.search(q, 0, **limits).ids[0])]
+    return [one.name for one in catalogue.locations(catalogue.search(q, 0, **limits).ids[0])]
 
 
 def in_memory(folder):
@@ -125,7 +125,7 @@ def test_a_catalogue_comes_back_as_it_was_saved(tmp_path, kind, make):
     save_catalogue(made, tmp_path / "saved")
     opened = StoredCatalogue.open(tmp_path / "saved")
     assert opened.images.all() == made.images.all()
-    assert [one.name for one in opened.where([2, 0])] == ["c.jpeg", "a.jpeg"]
+    assert [one.name for one in opened.locations([2, 0])] == ["c.jpeg", "a.jpeg"]
     assert opened.tags.held() == {0: ["größe", "sky"], 1: ["größe", "sky"], 2: ["größe", "sky"]}
     assert (opened.origin, len(opened), opened.current_rows().width) == (ORIGIN, 3, 3)
     assert opened.search([1, 1, 1], 0).scores.tolist() == [[4, 3, 0]]

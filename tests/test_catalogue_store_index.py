@@ -131,7 +131,7 @@ def test_what_a_catalogue_finds_by_it_has_the_scores_of_exact_search(always, row
 def test_where_rows_have_no_structure_an_index_does_not_pay():
     rng = np.random.default_rng(0)
     U = rng.standard_normal((1500, 40), np.float32)
-    assert not build_index(U, rng.standard_normal((5, 40), np.float32)).settings.pays
+    assert not build_index(U, rng.standard_normal((5, 40), np.float32)).settings.is_useful
 
 
 def test_a_catalogue_keeps_its_index_and_finds_rows_that_came_after_it_and_none_that_are_gone(

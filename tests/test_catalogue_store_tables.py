@@ -52,7 +52,7 @@ def test_images_are_found_by_id_and_path(catalogue):
     assert images.by_path("/photos/a.jpeg") == images.get(0)
     assert images.by_path("/nowhere") is None
     assert [(image.id, image.phash) for image in images.all() if image.phash is not None] == [(2, -(2**63))]
-    assert [one.name for one in catalogue.where([1] * 60)] == ["trips/b.png"] * 60
+    assert [one.name for one in catalogue.locations([1] * 60)] == ["trips/b.png"] * 60
     assert images.files()["/photos/a.jpeg"] == ImageState(0, 10, 0, "hash of a.jpeg")
 
 
@@ -83,9 +83,9 @@ def test_the_tags_of_a_file_are_replaced_and_those_of_a_person_stay(catalogue):
     tags.give(0, ["boat", "sky"], "person")
     tags.set_from_file(0, ["sky", "sun"])
     assert tags.given(0) == [("boat", "person"), ("sky", "person"), ("sun", "file")]
-    tags.take(0, ["sun", "sky"], "file")
+    tags.remove(0, ["sun", "sky"], "file")
     assert tags.given(0) == [("boat", "person"), ("sky", "person")]
-    tags.take(0, ["boat", "no such tag"])
+    tags.remove(0, ["boat", "no such tag"])
     assert tags.held() == {0: ["sky"]}
     with refused("source", value="guess"):
         tags.give(0, ["x"], "guess")

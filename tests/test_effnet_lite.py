@@ -22,7 +22,7 @@ from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders import effnet_lite
-from visterm.encoders.effnet_lite import GRAPH, REQUIREMENT, convolutions, folded, make_network, weights_file
+from visterm.encoders.effnet_lite import GRAPH, REQUIREMENT, convolutions, fold_batch_norms, make_network, weights_file
 from visterm.encoders.named import TABLE_ENV, default_encoder, make_encoder, network_named, networks
 from visterm.encoders.preparation import Preparation, views_of
 from visterm.encoders.torch_tensors import MAGIC, VERSION, read_tensors
@@ -179,7 +179,7 @@ def drawn_tensors(rng):
 
 def test_a_folded_convolution_is_the_convolution_and_its_normalisation():
     tensors = drawn_tensors(np.random.default_rng(0))
-    results = dict(folded(tensors))
+    results = dict(fold_batch_norms(tensors))
     assert len(results) == 2 * 64
     weight, bias, mean, variance = (
         tensors[f"_blocks.3._bn1.{part}"] for part in ("weight", "bias", "running_mean", "running_var")
@@ -202,7 +202,7 @@ WRONG = (
 def test_a_tensor_that_is_missing_or_of_another_kind_is_refused(replacement, words):
     tensors = {**drawn_tensors(np.random.default_rng(0)), "_bn0.bias": replacement}
     with pytest.raises(CorruptFileError, match=rf"'_bn0\.bias' is {words}; expected float32 of the shape \(32,\)"):
-        dict(folded({name: numbers for name, numbers in tensors.items() if numbers is not None}))
+        dict(fold_batch_norms({name: numbers for name, numbers in tensors.items() if numbers is not None}))
 
 
 def torch_features(weights, pixels):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.core.types import Skipped
-from visterm.data.program_tags import NAMES, of_people, program_path
+from visterm.data.program_tags import NAMES, people_tags, program_path
 from visterm.data.sidecars import MAX_IPTC_BYTES, Sidecars, embedded_keywords, read_iptc
 from visterm.data.tag_files import find_tags, read_keyword_tags
 from visterm.data.tag_formats.tables import read_table
@@ -266,7 +266,7 @@ def test_paths_of_programs_are_known_in_every_spelling_of_paths_and_of_people_no
     assert program_path("darktable/exported") == ("darktable", "exported")
     assert all(program_path(name) for name in NAMES)
     assert not any(map(program_path, ("darktable", "Darktable|course", "People/Ann", "Unknown", "pier|exported")))
-    assert of_people(["sea", "exported"]) == ["sea", "exported"]
+    assert people_tags(["sea", "exported"]) == ["sea", "exported"]
 
 
 # Formats

@@ -72,7 +72,7 @@ def test_a_sidecar_is_made_beside_a_photo_and_removed_again(tmp_path):
     before = files(tmp_path)
     changes = export(ExportItem(image, ("Ann",), (SEA,)))
     assert [(c.target, [m.tag for m in c.added]) for c in changes] == [(f"{image}.xmp", ["Ann", "sea"])]
-    assert keywords(tmp_path / "1.jpg.xmp").of_people == ["Ann"]
+    assert keywords(tmp_path / "1.jpg.xmp").people_tags == ["Ann"]
     assert files(tmp_path)["1.jpg"] == before["1.jpg"]
     assert export(ExportItem(image, ("Ann",), (SEA,))) == []
     assert [c.removed for c in undo(image)] == [("Ann", "sea")]
@@ -253,7 +253,7 @@ def test_what_one_file_has_of_a_person_is_theirs_whatever_was_predicted_in_anoth
     image = photo(tmp_path / "1.jpg", xmp=packet("sea"))
     export(ExportItem(image, ("sea", "Ann"), (DOG,)))
     (tmp_path / "1.xmp").write_bytes(packet("dog"))
-    assert Sidecars().keywords(image).of_people == ["sea", "Ann", "dog"]
+    assert Sidecars().keywords(image).people_tags == ["sea", "Ann", "dog"]
 
 
 def test_undo_looks_into_both_sidecars_of_an_image(tmp_path):
@@ -322,7 +322,7 @@ def test_tags_are_embedded_beside_what_is_there_and_pixels_stay(exiftool, name, 
     assert (found["HierarchicalSubject"], found["Artist"]) == ([*given, "<script>", "animal|dog"], "Ann")
     assert pixels(image) == before
     assert (tmp_path / f"{name}_original").read_bytes() == same
-    assert Sidecars().keywords(image).of_people == given
+    assert Sidecars().keywords(image).people_tags == given
     assert len(undo(image, to="embed")) == 1
     assert Sidecars().keywords(image) == Keywords(given, [])
     assert pixels(image) == before
@@ -334,12 +334,12 @@ def set_iptc(image, *words):
 
 def test_a_new_list_of_keywords_in_xmp_has_those_of_iptc_too(exiftool, tmp_path):
     image = set_iptc(photo(tmp_path / "1.jpg"), "cars", "wall", "dog", "fog")
-    before = Sidecars().keywords(image).of_people
+    before = Sidecars().keywords(image).people_tags
     for _ in range(2):  # the second time nothing changes
         export(ExportItem(image, (), (SEA, DOG), rejected=("fog",)), to="embed")
         assert exiftool(image, "-XMP-dc:Subject")["Subject"] == ["cars", "wall", "dog", "sea"]
         assert exiftool(image, "-IPTC:Keywords")["Keywords"] == ["cars", "wall", "dog", "fog", "sea"]
-        assert sorted(Sidecars().keywords(image).of_people) == sorted(before)
+        assert sorted(Sidecars().keywords(image).people_tags) == sorted(before)
     undo(image, to="embed")
     assert "Subject" not in exiftool(image, "-XMP-dc:Subject")
     assert exiftool(image, "-IPTC:Keywords")["Keywords"] == ["cars", "wall", "dog", "fog"]
@@ -383,7 +383,7 @@ def test_xmp_that_is_no_packet_in_utf_8_is_written_once_and_taken_back_to_the_by
     item = ExportItem(image, ("beach",), (SEA,))
     assert [mark.tag for mark in export(item, to="embed")[0].added] == ["fog", "sea"]
     assert exiftool(image, "-XMP-dc:Subject")["Subject"] == ["beach", "fog", "sea"]
-    assert sorted(Sidecars().keywords(image).of_people) == ["beach", "fog"]
+    assert sorted(Sidecars().keywords(image).people_tags) == ["beach", "fog"]
     assert export(item, to="embed") == []
     assert len(undo(image, to="embed")) == 1
     assert image.read_bytes() == same
@@ -554,7 +554,7 @@ def test_a_catalogue_writes_given_and_accepted_tags_and_never_rejected_ones(comm
     after = files(tmp_path / "photos")
     assert {name: after[name] for name in names} == before
     found = [keywords(tmp_path / "photos" / f"{number}.png.xmp") for number in ("000", "002", "003")]
-    assert [(sorted(f.tags), f.of_people) for f in found] == [
+    assert [(sorted(f.tags), f.people_tags) for f in found] == [
         (["Ann", "blue"], ["Ann"]),
         (["blue"], ["blue"]),
         (["red"], []),

@@ -108,7 +108,7 @@ def test_of_a_file_that_a_person_changed_meanwhile_only_our_tags_are_taken(place
     run_in(place, "index cat photos")
     run_in(place, "export cat --to xmp --undo")
     assert files_of_tags(place) == ["photos/0.jpg.xmp"]
-    assert read_keywords(file.read_bytes(), "").of_people == ["hers"]
+    assert read_keywords(file.read_bytes(), "").people_tags == ["hers"]
 
 
 def test_what_is_out_of_reach_is_said_and_undone_when_it_is_back(place, to):

@@ -103,7 +103,7 @@ def test_both_programs_show_all_fields_alike_and_undo_is_exact_to_the_byte(progr
     assert fields["XMP-lr:HierarchicalSubject"] == PATHS
     assert fields["XMP-digiKam:TagsList"] == TAGS_LIST
     assert fields.get("IPTC:Keywords", []) == (FLAT if program == "photoprism" else [])
-    assert set(Sidecars().keywords(image).of_people) == set(GIVEN)
+    assert set(Sidecars().keywords(image).people_tags) == set(GIVEN)
     written = contents(tmp_path)
     assert export(program, item) == []
     assert contents(tmp_path) == written
@@ -127,7 +127,7 @@ def test_what_lightroom_wrote_is_in_every_field_and_stays_when_ours_goes(program
     assert fields["XMP-dc:Subject"] == ["Italy", "Rome", "sea"]
     assert fields["XMP-lr:HierarchicalSubject"] == ["Italy|Rome", "sea"]
     assert fields["XMP-digiKam:TagsList"] == ["Italy/Rome", "sea"]
-    assert set(Sidecars().keywords(image).of_people) == {"Italy", "Rome"}
+    assert set(Sidecars().keywords(image).people_tags) == {"Italy", "Rome"}
     undo(program, image)
     assert contents(tmp_path) == before
 

@@ -285,7 +285,7 @@ def test_a_frame_of_results_says_what_they_say(frame, tagger):
 def test_an_unknown_library_or_result_is_an_error_that_says_what_to_do(tagger, frame):
     with refused("library", value="excel"):
         tagger.annotate(frame, k=1).to_frame("excel")
-    with pytest.raises(UserError, match="A Tagger is no result that can be a row of a frame"):
+    with pytest.raises(UserError, match="A Tagger cannot be a row of a frame"):
         visterm.to_frame([tagger])
 
 

@@ -75,8 +75,8 @@ def matrix(shape, dtype="F32", end=0):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.safetensors", tensors(matrix([2**32, 2**32])), "not whole"),  # NumPy's product wraps round to 0
-        ("a.safetensors", tensors(matrix([0, 10**30])), "not whole"),
+        ("a.safetensors", tensors(matrix([2**32, 2**32])), "not complete"),  # NumPy's product wraps round to 0
+        ("a.safetensors", tensors(matrix([0, 10**30])), "not complete"),
         ("a.safetensors", tensors(b"[" * 100_000), "not a safetensors file"),
         ("a.safetensors", tensors(b'{"a": ' + b"9" * 5000 + b"}"), "not a safetensors file"),
         ("a.bin", b"9" * 5000 + b" 3\na 1 2 3\n", "says that it has 1,000,000,000,000 words"),

@@ -131,8 +131,8 @@ def lance_table(**changed):
     ("changed", "message"),
     [
         ({"row": lambda pa: pa.array(map(str, range(12)))}, "a column 'row' of string"),
-        ({"row": lambda pa: pa.array([*range(11), -1], pa.int64())}, "rows at the places -1 to 10"),
-        ({"row": lambda pa: pa.array([*range(11), 99], pa.int64())}, "rows at the places 0 to 99"),
+        ({"row": lambda pa: pa.array([*range(11), -1], pa.int64())}, "rows at the positions -1 to 10"),
+        ({"row": lambda pa: pa.array([*range(11), 99], pa.int64())}, "rows at the positions 0 to 99"),
         ({"row": lambda pa: pa.array([*range(11), 3], pa.int64())}, "or some twice"),
         ({"row": lambda pa: None}, "a column 'row' of nothing"),
         ({"vector": lambda pa: pa.array(DENSE[:, :3].tolist(), pa.list_(pa.float32(), 3))}, "a column 'vector' of"),

@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from visterm.core.errors import CorruptFileError, DataError, VistermError
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_bytes, shard_row_bytes
-from visterm.data.matrix_files import ALWAYS_FINE
+from visterm.data.matrix_files import ALWAYS_ALLOWED_BYTES
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir
 
@@ -90,8 +90,8 @@ def test_places_outside_of_a_coo_matrix_are_refused(place):
 
 
 def test_a_zip_bomb_is_refused_by_the_sizes_in_its_directory(place):
-    npz(place / "a.npz", data=np.zeros(ALWAYS_FINE // 4 + 1, np.float32))
-    assert (place / "a.npz").stat().st_size < ALWAYS_FINE // 500
+    npz(place / "a.npz", data=np.zeros(ALWAYS_ALLOWED_BYTES // 4 + 1, np.float32))
+    assert (place / "a.npz").stat().st_size < ALWAYS_ALLOWED_BYTES // 500
     assert "would unpack to" in refusal(place / "a.npz")
 
 
@@ -171,7 +171,7 @@ def test_a_line_of_svmlight_that_cannot_be_used_is_named(name, pair, message, pl
 
 def test_a_gzipped_bomb_is_not_unpacked_to_its_end(place):
     with gzip.open(place / "a.svm.gz", "wb") as file:
-        file.write(b"0 1:1" + b" " * (ALWAYS_FINE + 2**20))
+        file.write(b"0 1:1" + b" " * (ALWAYS_ALLOWED_BYTES + 2**20))
     assert "would unpack to" in refusal(place / "a.svm.gz")
 
 

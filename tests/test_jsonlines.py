@@ -14,7 +14,7 @@ from visterm.core.persist import read_json, read_skipped, write_json, write_skip
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of, json_text, printable
-from visterm.features.training_rows import not_learned
+from visterm.features.training_rows import unused_rows_remark
 
 ODD = os.fsdecode(b"caf\xe9/\xff\n.jpg") if os.name == "posix" else "caf\udce9/\udcff\n.jpg"
 
@@ -89,7 +89,7 @@ def test_counts_agree_with_their_nouns():
     ],
 )
 def test_rows_of_other_splits_are_reported(splits, told):
-    assert not_learned(splits) == told
+    assert unused_rows_remark(splits) == told
 
 
 def test_a_very_long_tag_widens_no_line_but_its_own(capsys):

@@ -10,7 +10,7 @@ import pytest
 
 from visterm.core.errors import CorruptFileError, MissingExtraError
 from visterm.store import row_index
-from visterm.store.lance_rows import index_that_pays
+from visterm.store.lance_rows import build_lance_index
 from visterm.store.lance_table import LanceTable
 
 if find_spec("lancedb") is None:
@@ -36,8 +36,8 @@ def test_an_index_that_does_not_pay_is_dropped(tmp_path, rows, queries, monkeypa
     monkeypatch.setattr(row_index, "MIN_SPEED_UP", 1e9)
     table = LanceTable(str(tmp_path), "rows")
     version = table.append(table.create(WIDTH), 0, np.arange(N), rows)
-    _, settings = index_that_pays(table, version, N, WIDTH, queries[:5])
-    assert not settings.pays
+    _, settings = build_lance_index(table, version, N, WIDTH, queries[:5])
+    assert not settings.is_useful
     assert list(table.writable().list_indices()) == []
 
 

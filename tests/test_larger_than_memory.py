@@ -64,7 +64,7 @@ def test_the_block_of_the_page_learns_from_a_matrix_on_disk_piece_by_piece(tmp_p
 
 def joined(tmp_path, drawn, table="tags.jsonl", **settings):
     shards = Shards(drawn / "features")
-    return TagsOnDisk(tmp_path, shards, drawn / table, most_words=1000, **settings)
+    return TagsOnDisk(tmp_path, shards, drawn / table, max_words=1000, **settings)
 
 
 def fit(drawn, work, *, model="wsabie", n_jobs=1, table="tags.jsonl", epochs=3, features="features", **how):
@@ -86,7 +86,7 @@ def assert_same_model(tagger, other):
 
 
 def test_a_sample_of_a_stream_is_uniform(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS", 4)
+    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS_PER_BATCH", 4)
     rows, tags = SimpleNamespace(n_rows=10), SimpleNamespace(bits=np.full(10, NO_SPLIT, np.uint8))
     counts = Counter()
     for seed in range(2000):
@@ -98,7 +98,7 @@ def test_a_sample_of_a_stream_is_uniform(monkeypatch):
 
 
 def test_a_sample_of_more_than_there_is_has_all(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS", 4)
+    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS_PER_BATCH", 4)
     tags = SimpleNamespace(bits=np.isin(np.arange(10), [4, 7]).astype(np.uint8))
     assert draw_positions(SimpleNamespace(n_rows=10), tags, NO_SPLIT, 5, 0).tolist() == [4, 7]
 
@@ -121,7 +121,7 @@ def test_counts_are_exact_while_words_fit_and_bounded_by_the_error_after():
 
 
 def test_names_are_found_where_they_lie(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.shards.BUCKET", 7)
+    monkeypatch.setattr("visterm.features.streaming.shards.NAMES_PER_BUCKET", 7)
     names = [name_of(i) for i in range(40)]
     index = NameIndex(tmp_path, [names[:15], [], names[15:]], 40)
     assert index.find([name_of(39), "none.jpg", name_of(0), name_of(17)]).tolist() == [39, -1, 0, 17]
@@ -246,7 +246,7 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
     numbers[:, 0] = np.arange(1, 231)
     write(tmp_path / "features", form(numbers), encoder)
     shards = Shards(tmp_path / "features")
-    tags = TagsOnDisk(tmp_path, shards, drawn / "tags.jsonl", most_words=1000)
+    tags = TagsOnDisk(tmp_path, shards, drawn / "tags.jsonl", max_words=1000)
     held_out = np.array([0, 99, 229])
     window = int(2 * shards.sizes.max())
     windows = ShardWindows(shards, tags, held_out=held_out, n_pairs=1, mean_length=1.0, window=window, seed=4)

@@ -48,7 +48,7 @@ def test_one_process_writes_at_a_time_and_the_other_hears_which(store, photos, s
     ],
 )
 def test_what_a_killed_process_left_is_taken_over(memory, left, monkeypatch):
-    monkeypatch.setattr(lease_module, "SETTLED", 0.0)
+    monkeypatch.setattr(lease_module, "SETTLING_SECONDS", 0.0)
     lock = memory / "lock.json"
     held_by(lock, **left)
     with Lease(lock, memory).held():
@@ -67,14 +67,14 @@ def test_a_process_that_lives_is_not_passed_over(memory, left):
 
 def test_a_lease_is_renewed_and_one_that_was_lost_stops_the_job_before_it_commits(memory, photos, monkeypatch, small):
     lock = memory / "lock.json"
-    monkeypatch.setattr(lease_module, "RENEWED", 0.01)
+    monkeypatch.setattr(lease_module, "RENEWAL_SECONDS", 0.01)
     with Lease(lock, memory).held():
         first = json.loads(lock.read_text())["renewed"]
         deadline = time.monotonic() + 600
         while json.loads(lock.read_text())["renewed"] == first:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    monkeypatch.setattr(lease_module, "RENEWED", 30.0)
+    monkeypatch.setattr(lease_module, "RENEWAL_SECONDS", 30.0)
     encode_folder(photos, memory / "F", **small)
     before = content(memory / "F")
     (photos / "sea/00.png").write_bytes(picture(300))

@@ -51,7 +51,7 @@ def test_a_codebook_opens_a_sample_of_the_images_alone(tmp_path, monkeypatch):
     n, drawn = 200_000, 6
     params = {"codebook": 8, "colours": 4, "sample_blocks": 200}
     encoder = make_encoder("visterms", params, {"random_state": 3, "n_jobs": 1})
-    monkeypatch.setattr(type(encoder), "fit_images", drawn)
+    monkeypatch.setattr(type(encoder), "max_fit_images", drawn)
     listed = ListedImages(tmp_path, [f"{i}.png" for i in range(n)])
     rng = np.random.default_rng(0)
     for i in np.random.default_rng(3).permutation(n)[:drawn].tolist():

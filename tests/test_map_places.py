@@ -15,7 +15,7 @@ from tiny_networks import WEIGHTS, colour_network
 from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.encoders.chain import Chain
 from visterm.encoders.onnx import Onnx
-from visterm.encoders.onnx_graph import averaged_into, giving_out
+from visterm.encoders.onnx_graph import averaged_into, with_outputs
 from visterm.tagging.explain import explain
 from visterm.tagging.heat_map import heat
 from visterm.tagging.tagger import Tagger
@@ -181,10 +181,10 @@ def test_what_is_averaged_is_read_off_the_file(tmp_path):
 
 def test_a_model_that_gives_more_out_is_a_valid_model_with_these_outputs(tmp_path):
     model = pooled_network(tmp_path / "net.onnx").read_bytes()
-    more = onnx.load_from_string(giving_out(model, ["map", "a long name" * 30]))
+    more = onnx.load_from_string(with_outputs(model, ["map", "a long name" * 30]))
     assert [each.name for each in more.graph.output] == ["features", "map", "a long name" * 30]
     assert len(more.graph.node) == len(onnx.load_from_string(model).graph.node)
-    assert giving_out(model, []) == model
+    assert with_outputs(model, []) == model
 
 
 def test_a_network_whose_weights_lie_in_another_file_is_taken_apart(tmp_path, photos):
@@ -243,7 +243,7 @@ def test_a_chain_is_taken_apart_by_the_places_of_all_its_encoders(tmp_path, phot
         np.testing.assert_allclose(given + seen.elsewhere, (row.toarray() if sp.issparse(row) else row)[0], atol=1e-5)
         parts = [part.places(photo) for part in encoder.parts_]
         np.testing.assert_array_equal(seen.boxes, np.concatenate([part.boxes for part in parts]))
-    assert (seen.place, seen.feature) == ("place", "feature")
+    assert (seen.place_noun, seen.feature_noun) == ("place", "feature")
 
 
 def test_a_chain_with_an_encoder_without_places_is_taken_apart_by_the_others(photos):

@@ -15,7 +15,7 @@ from visterm.metrics import METRICS, average_precisions, evaluate, measure
 from visterm.metrics.ranking import rank_tags
 from visterm.metrics.retrieval import rank_images
 
-EVERY = [metric.example for metric in METRICS if metric.of not in ("sibling", "tree")]
+EVERY = [metric.example for metric in METRICS if metric.kind not in ("sibling", "tree")]
 
 
 def drawn(seed, n=40, m=25, density=0.15):

@@ -29,8 +29,8 @@ def test_an_unknown_metric_is_answered_with_the_nearest(typed, meant):
 
 @pytest.mark.parametrize(
     ("typed", "advice"),
-    [("map@5", "Write 'map'"), ("p", "Write, for example, 'p@5'"), ("p@", "needs a k"), ("p@0", "1 or more"), ("p@-1", "1 or more"),
-     ("p@x", "needs a k"), ("p@2.5", "needs a k"), ("auc@", "Write 'auc'")],
+    [("map@5", "Write 'map'"), ("p", "Write, for example, 'p@5'"), ("p@", "needs a k"), ("p@0", "1 or more"),
+     ("p@-1", "1 or more"), ("p@x", "needs a k"), ("p@2.5", "needs a k"), ("auc@", "Write 'auc'")],
 )  # fmt: skip
 def test_a_k_that_cannot_be_used_is_answered_with_how_to_write_it(typed, advice):
     with refused("metrics", value=typed) as info:

@@ -30,7 +30,7 @@ from visterm.encoders.named import (
     split_specs,
 )
 from visterm.encoders.onnx import Onnx
-from visterm.encoders.onnx_settings import check_settings, of_transformers
+from visterm.encoders.onnx_settings import check_settings, transformers_settings
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -304,6 +304,6 @@ def test_a_preparation_that_is_not_ours_is_refused_by_key(table, name, config, w
 def test_older_files_of_transformers_are_read(config, expected):
     if expected is None:
         with pytest.raises(UserError, match="is not understood"):
-            of_transformers(config)
+            transformers_settings(config)
     else:
-        assert expected.items() <= of_transformers(config).items()
+        assert expected.items() <= transformers_settings(config).items()

@@ -184,7 +184,7 @@ def test_a_worse_run_is_used_only_if_a_person_asks_for_it(window, path, address)
     with catalogue.stored.database.transaction():  # somebody mixes up two tags, on all photos that are learned from
         for record in catalogue.records:
             wrong = [tag for tag in catalogue.image(record.id).tags if tag in other and not is_held_out(record)]
-            catalogue.stored.tags.take(record.id, wrong)
+            catalogue.stored.tags.remove(record.id, wrong)
             catalogue.stored.tags.give(record.id, [other[tag] for tag in wrong], "person")
     page = window.open("/review")
     window.press("l")

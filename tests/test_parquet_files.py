@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from test_hostile_features import refusal, refusal_if_any
 from visterm.core.errors import DataError, MissingExtraError, UnknownNameError
 from visterm.data.feature_files import read_features
-from visterm.data.matrix_files import ALWAYS_FINE
+from visterm.data.matrix_files import ALWAYS_ALLOWED_BYTES
 from visterm.encoders.precomputed import Precomputed
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
@@ -150,7 +150,7 @@ def test_damaged_pages_and_texts_of_parquet_are_refused(tmp_path):
 
 
 def test_a_parquet_file_that_holds_far_more_numbers_than_bytes_is_refused(tmp_path):
-    zeros = pa.array(np.zeros(ALWAYS_FINE // 4 + 2, np.float32))
+    zeros = pa.array(np.zeros(ALWAYS_ALLOWED_BYTES // 4 + 2, np.float32))
     rows = pa.FixedSizeListArray.from_arrays(zeros, len(zeros) // 2)
     pq.write_table(pa.table({"image": ["1.jpg", "2.jpg"], "features": rows}), tmp_path / "a.parquet")
     assert "would unpack to" in refusal(tmp_path / "a.parquet")

@@ -354,8 +354,8 @@ def test_an_answer_that_drips_is_given_up(tiny, pictures, held_back):
 def test_all_pictures_of_a_request_share_its_time_and_its_bytes(monkeypatch):
     now, allowed = [0.0], []
 
-    def ask(address, *, patience, most):
-        allowed.append((patience.timeout, patience.retries, most))
+    def ask(address, *, patience, limit):
+        allowed.append((patience.timeout, patience.retries, limit))
         now[0] += 8
         return ServerAnswer(200, b"123")
 

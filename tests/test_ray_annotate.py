@@ -49,7 +49,7 @@ def library(tmp_path_factory):
 def small_pieces(monkeypatch):
     monkeypatch.setattr(pieces, "CHUNK", 6)
     monkeypatch.setattr("visterm.tagging.annotating.CHUNK", 6)
-    monkeypatch.setattr("visterm.features.streaming.shards.ROWS", 6)
+    monkeypatch.setattr("visterm.features.streaming.shards.ROWS_PER_CHUNK", 6)
 
 
 def annotate(library, *arguments):

@@ -228,7 +228,7 @@ PART = {"part_of": "part_of.csv"}
         ),
         (PART | {"isa": "part_of.csv"}, "part_of.csv has the columns part, whole; the is-a file needs child,parent"),
         (PART | {"tag_synsets": "no_synsets.csv"}, "no relations come from WordNet"),
-        ({"part_of": "wn", "tag_synsets": "no_synsets.csv"}, "'vehicle' is no noun's synset"),
+        ({"part_of": "wn", "tag_synsets": "no_synsets.csv"}, "'vehicle' is not a noun's synset"),
         (
             {"part_of": "wn", "tag_synsets": "isa.csv"},
             "isa.csv has the columns child, parent; the mapping of tags to synsets needs tag,synset",

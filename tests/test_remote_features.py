@@ -114,7 +114,7 @@ def test_a_photo_that_is_put_anew_while_it_is_read_has_no_row_of_either_state(me
 @pytest.mark.parametrize("update", [False, True])
 def test_a_kill_at_any_write_ends_with_the_same_bytes(memory, tmp_path, monkeypatch, update, small):
     """Of a first run and of an update, before each object that is put or removed in turn."""
-    monkeypatch.setattr(lease_module, "SETTLED", 0.0)
+    monkeypatch.setattr(lease_module, "SETTLING_SECONDS", 0.0)
     photos = memory / "photos"
     paint(photos)
     encode_folder(photos, memory / "first", **small)

@@ -15,7 +15,7 @@ from PIL import Image
 from object_stores import forget_stores
 from visterm.core.errors import DataError, ImageError, MissingExtraError, StorageError, UserError
 from visterm.core.persist import file_hash, folder_kind
-from visterm.core.remote import RemotePath, as_path, in_full, is_remote
+from visterm.core.remote import RemotePath, absolute, as_path, is_remote
 from visterm.core.types import Skipped
 from visterm.data import images
 from visterm.data.image_folders import find_images, images_in
@@ -47,8 +47,8 @@ def test_paths_of_this_machine_stay_what_they_are_and_addresses_keep_their_slash
     assert (path / "b").name == "b"
     assert (path / "b").parent == path
     assert (path / "b").with_name("c") == path / "c"
-    assert in_full(path) is path
-    assert in_full("x") == Path.cwd() / "x"
+    assert absolute(path) is path
+    assert absolute("x") == Path.cwd() / "x"
 
 
 def test_names_below_an_address_are_given_as_those_below_a_folder_are():

@@ -202,7 +202,7 @@ def answer(catalogue, method, given, how):
         "at": [hit.at for hit in hits],
     }
     if hits:
-        assert [hit.image for hit in hits] == [where.name for where in catalogue.stored.where(columns["ids"])]
+        assert [hit.image for hit in hits] == [where.name for where in catalogue.stored.locations(columns["ids"])]
     facts = {"unknown": result.unknown, "n_likely": result.n_likely, "untrained": list(result.untrained)}
     kept = {name: values for name, values in columns.items() if any(value is not None for value in values)}
     return kept | {name: value for name, value in facts.items() if value} | {"n_found": result.n_found}

@@ -13,7 +13,7 @@ from refusals import refused
 from visterm import Tagger
 from visterm.core.errors import TagFileError
 from visterm.data.tag_files import find_tags
-from visterm.data.tag_formats.record import Splitter, TagsRead, separator_pattern
+from visterm.data.tag_formats.record import Splitter, TagCounts, separator_pattern
 from visterm.data.tag_formats.tables import read_table, stream_table
 
 
@@ -136,22 +136,22 @@ def test_a_separator_that_cannot_be_used_is_refused(separator, problem):
 
 def test_what_was_understood_is_counted():
     lists = [["sea", "Sea", "beach, sea"], ["sky", "beach"], ["sky", "Rome, Italy"], ["Milan, Italy"]]
-    found = TagsRead.in_lists(lists)
+    found = TagCounts.in_lists(lists)
     assert found == (6, 3, 4, 1, ("beach, sea",))
     assert (
         found.line() == "Read 6 tags; 3 contain a separator; 4 on one photo only; 1 looks like a list ('beach, sea')."
     )
-    assert TagsRead.in_lists([["sea"], ["sea"]]).line() == "Read 1 tag; 0 on one photo only."
+    assert TagCounts.in_lists([["sea"], ["sea"]]).line() == "Read 1 tag; 0 on one photo only."
 
 
 def test_kinds_and_places_are_no_lists():
-    assert TagsRead.in_lists([["animal|dog", "animal|cat"], ["Rome, Italy", "Milan, Italy", "Italy"]]).n_lists == 0
+    assert TagCounts.in_lists([["animal|dog", "animal|cat"], ["Rome, Italy", "Milan, Italy", "Italy"]]).n_lists == 0
 
 
 @pytest.mark.parametrize("separator", ["|", "、", "；"])
 def test_tags_that_are_mostly_lists_stop_with_advice(separator):
     cells = [f"a{separator}b", f"b{separator}c", f"c{separator}a"]
-    found = TagsRead.in_lists([[cell] for cell in cells])
+    found = TagCounts.in_lists([[cell] for cell in cells])
     with refused("separator", value=None, error=TagFileError) as refusal:
         found.check(None)
     assert f"separator = '{separator}'" in refusal.value.advice

@@ -80,7 +80,7 @@ def test_several_folders_are_streamed_even_if_they_fit(tmp_path, drawn):
 def test_an_image_in_two_folders_is_refused_whatever_is_asked(tmp_path, drawn, encoder):
     write(tmp_path / "third", np.ones((2, 160), np.float32), encoder, first=CUT - 1)
     both = [drawn / "first", tmp_path / "third"]
-    twice = f"The image '{name_of(CUT - 1)}' is in .*first and in .*third; expected one row an image"
+    twice = f"The image '{name_of(CUT - 1)}' is in .*first and in .*third; expected one row per image"
     tagger = Tagger(model="wsabie", model_params={"epochs": 1, "dim": 4})
     with pytest.raises(DataError, match=twice):
         fit_streamed(tagger.parts, both, drawn / "tags.jsonl", Plan(2, 2**20), work=tmp_path / "work", any_encoder=True)

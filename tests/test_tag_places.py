@@ -176,7 +176,7 @@ def test_a_photo_of_a_tag_has_one_path_of_it_and_flat_names_as_the_program_expec
     flat = flat or (["animal", "dog", "husky"] if PROFILES[program].flat else ["husky"])
     assert sorted(found["subject"]) == flat
     keywords = Sidecars().keywords(tmp_path / "photos" / "008.png")
-    assert (keywords.of_people, keywords.paths) == ([], ())
+    assert (keywords.people_tags, keywords.paths) == ([], ())
 
 
 @pytest.mark.parametrize("to", ["csv", "jsonl", "xmp", "txt", "embed"])
@@ -204,7 +204,7 @@ def test_what_a_person_said_is_in_the_next_export_before_anything_is_learned(to,
             path = tmp_path / "photos" / name
             keywords = Sidecars().keywords(path)
             tags = path.with_suffix(".txt").read_text().splitlines() if to == "txt" else keywords.tags
-            found[name] = (keywords.of_people, [tag for tag in tags if tag not in keywords.of_people])
+            found[name] = (keywords.people_tags, [tag for tag in tags if tag not in keywords.people_tags])
         return found
 
     before = written()

@@ -96,8 +96,8 @@ def test_a_mapping_is_read_in_every_spelling_of_ids(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tag,synset\ncrane,v00000012\n", "line 2: 'v00000012' is no noun's synset; expected .* n03358726"),
-        ("crane,bird\n", "line 1: 'bird' is no noun's synset"),
+        ("tag,synset\ncrane,v00000012\n", "line 2: 'v00000012' is not a noun's synset; expected .* n03358726"),
+        ("crane,bird\n", "line 1: 'bird' is not a noun's synset"),
         ("crane,n00000012\ntree,12\nCrane,13\n", "line 3: 'Crane' is mapped to another synset than in .*, line 1"),
         ("tag,synset\n,n00000012\n", "line 2: the tag is empty"),
         ("crane\n", "line 1: 1 columns; expected 2, tag and synset"),

@@ -70,7 +70,7 @@ def test_spellings_and_aliases_fold_in_a_tree():
 def test_new_paths_grow_at_their_places_and_are_called_by_their_ends():
     tree = TagTree(ANIMALS, {"animal/dog": "dog"}, grows=True)
     paths = ["animal/dog/Pug/Möpschen", "animal/dog/cat", "plants/oak", "AC/DC", "animal/鳥"]
-    assert tree.grown(paths) == {
+    assert tree.new_names(paths) == {
         "animal/dog/Pug": ("Pug", "dog"), "animal/dog/Pug/Möpschen": ("Möpschen", "Pug"),
         "animal/dog/cat": ("dog/cat", "dog"), "animal/鳥": ("鳥", "animal"),
     }  # fmt: skip

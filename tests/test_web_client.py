@@ -122,7 +122,7 @@ def test_an_answer_without_end_ends_with_its_size(kind):
         with pytest.raises(
             ServiceError, match=r"answers with more than 1,000 bytes|got more than|too long|gives no ans"
         ):
-            ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
+            ask(f"http://127.0.0.1:{port}/", patience=patience(3600), limit=1000)
         assert broke.wait(60)
 
 
@@ -130,13 +130,13 @@ def test_what_comes_with_an_answer_has_a_bound_of_its_own():
     content = b"x" * 1000
     chunks = b"".join(b"1;%s\r\nx\r\n" % (b"a" * (MAX_OVERHEAD_BYTES // 2000)) for _ in content) + b"0\r\n\r\n"
     with endless(CHUNKED + chunks, None) as (port, _):
-        answer = ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
+        answer = ask(f"http://127.0.0.1:{port}/", patience=patience(3600), limit=1000)
     assert answer.content == content
     with (
         endless(CHUNKED + chunks.replace(b"a", b"aaa"), None) as (port, _),
         pytest.raises(ServiceError, match="answers with more than 1,000 bytes"),
     ):
-        ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
+        ask(f"http://127.0.0.1:{port}/", patience=patience(3600), limit=1000)
 
 
 @pytest.mark.parametrize("first", [b"HTTP/9.9 %s", b"%s", OK + b"Transfer-Encoding: chunked\r\n\r\n%s\r\n"])
@@ -175,7 +175,7 @@ SECRET = 'k3y/with+"all"\\kinds=of%signs&é'
 def test_a_secret_is_not_shown_in_other_spellings_either(written):
     for n in (0, MAX_EXCERPT_LENGTH - 8, MAX_EXCERPT_LENGTH):
         answer = ServerAnswer(400, f"{'-' * n}<{written}>".encode(), secrets=(SECRET,))
-        assert answer.shown == f"{'-' * n}<(secret)>"[:MAX_EXCERPT_LENGTH] + (
+        assert answer.text == f"{'-' * n}<(secret)>"[:MAX_EXCERPT_LENGTH] + (
             " ..." if n + 10 > MAX_EXCERPT_LENGTH else ""
         )
 

@@ -16,7 +16,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from tiny_catalogue import make_tiny_catalogue
-from visterm.data.images import largest_image
+from visterm.data.images import max_image_pixels
 from visterm.web import decoding
 from visterm.web.app import create_app
 from visterm.web.bodies import MAX_VALUES, MEDIUM_BODY, SMALL_BODY
@@ -312,7 +312,7 @@ def test_what_was_indexed_is_shown_however_small_pictures_have_to_be_that_are_se
 
 
 def test_a_picture_may_be_sent_that_is_as_large_as_a_photo_may_be(monkeypatch):
-    assert Bounds().upload_pixels == largest_image()
+    assert Bounds().upload_pixels == max_image_pixels()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400)
     assert Bounds().upload_pixels == 400
 

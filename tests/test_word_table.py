@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 def test_only_drawn_rows_move_each_once_by_the_sum_of_its_gradients():
     before = np.arange(12, dtype=np.float32).reshape(6, 2)
-    table = WordTable(before.copy(), moving=True, device=CPU)
+    table = WordTable(before.copy(), trainable=True, device=CPU)
     rows = table.take(np.array([[4, 1], [4, 2]]))
     (rows * torch.tensor([[[3.0, 4.0], [0.0, 2.0]], [[3.0, -4.0], [0.0, 0.0]]])).sum().backward()
     table.step(0.1)
@@ -31,7 +31,7 @@ def test_only_drawn_rows_move_each_once_by_the_sum_of_its_gradients():
 
 
 def test_steps_grow_shorter_with_the_squares_that_a_row_has_seen():
-    table = WordTable(np.zeros((2, 4), np.float32), moving=True, device=CPU)
+    table = WordTable(np.zeros((2, 4), np.float32), trainable=True, device=CPU)
     lengths = []
     for _ in range(4):
         before = table.rows[1].copy()
@@ -45,7 +45,7 @@ def test_all_rows_at_once_move_as_each_drawn_once_would():
     rng = np.random.default_rng(0)
     start = rng.standard_normal((5, 3)).astype(np.float32)
     factors = torch.from_numpy(rng.standard_normal((5, 3)).astype(np.float32))
-    whole, drawn = (WordTable(start.copy(), moving=True, device=CPU) for _ in range(2))
+    whole, drawn = (WordTable(start.copy(), trainable=True, device=CPU) for _ in range(2))
     for _ in range(2):
         (whole.take_all().square() * factors).sum().backward()
         whole.step(0.1)
@@ -57,7 +57,7 @@ def test_all_rows_at_once_move_as_each_drawn_once_would():
 
 
 def test_fixed_vectors_are_lent_without_a_gradient_and_stay():
-    table = WordTable(np.ones((3, 2), np.float32), moving=False, device=CPU)
+    table = WordTable(np.ones((3, 2), np.float32), trainable=False, device=CPU)
     rows = table.take(np.array([0, 2]))
     assert not rows.requires_grad
     table.step(1.0)
@@ -66,7 +66,7 @@ def test_fixed_vectors_are_lent_without_a_gradient_and_stay():
 
 
 def test_a_step_needs_memory_for_the_drawn_rows_and_not_for_the_table():
-    table = WordTable(np.zeros((200_000, 64), np.float32), moving=True, device=CPU)  # 51 MB
+    table = WordTable(np.zeros((200_000, 64), np.float32), trainable=True, device=CPU)  # 51 MB
     tags = np.arange(0, 200_000, 1000)
     table.take(tags).sum().backward()
     table.step(0.1)  # compiles

@@ -165,7 +165,7 @@ def test_words_with_spaces_in_them_are_read_from_text(tmp_path):
         ("v.txt", b"", "is empty"),
         ("v.zip", b"PK\x03\x04 ...", "is a zip file. Unpack it"),
         ("v.bin", b"\xba\x16\x4f\x2f\x0c\0\0\0", "its vectors as text"),
-        ("v.bin", b"2 2\na " + bytes(8) + b"b " + bytes(7), "number 2 is not whole"),
+        ("v.bin", b"2 2\na " + bytes(8) + b"b " + bytes(7), "number 2 is not complete"),
         ("v.bin", b"1 1\na " + np.float32("inf").tobytes(), "byte 6: the vector has infinite"),
         ("v.vec.gz", b"no gzip", "cannot be unpacked"),
         ("v.safetensors", b"\xff" * 20, "is not a safetensors file"),
@@ -198,7 +198,7 @@ def test_tensors_that_are_no_word_vectors_are_refused(tmp_path):
         read_word_vectors(path)
     save_file({"a": np.zeros((2, 2), np.float32), "words": words_as_bytes("ab")}, path)
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(DataError, match="not whole"):
+    with pytest.raises(DataError, match="not complete"):
         read_word_vectors(path)
 
 
@@ -216,7 +216,7 @@ def test_tensors_that_are_no_word_vectors_are_refused(tmp_path):
 def test_headers_that_name_no_tensors_are_refused(header, tmp_path):
     path = tmp_path / "v.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    with pytest.raises(DataError, match="is not a safetensors file, or not whole"):
+    with pytest.raises(DataError, match="is not a safetensors file, or not complete"):
         read_word_vectors(path)
 
 

@@ -149,7 +149,7 @@ def test_a_new_file_says_of_each_tag_whose_it_is():
     found = read_keywords(made, "x.xmp")
     assert found.tags == ["sea", "dog", "Ann"]
     assert found.marks == noted(SEA, DOG, Mark("Ann", GIVEN))
-    assert found.of_people == ["Ann"]
+    assert found.people_tags == ["Ann"]
     assert b"<rdf:li>animal|dog</rdf:li>" in made
 
 
@@ -165,7 +165,7 @@ def test_what_a_person_wrote_stays_byte_for_byte_around_what_is_added():
 def test_a_tag_that_a_person_gave_stays_theirs():
     made = add_tags(PERSONS, [Mark("Beach  & Café", PREDICTED, 0.9, "run1")], "x.xmp")
     found = read_keywords(made, "x.xmp")
-    assert (found.of_people, found.marks) == (["beach & café"], [])
+    assert (found.people_tags, found.marks) == (["beach & café"], [])
     assert [(mark.tag, mark.fields) for mark in found.copies] == [("beach & café", "lr digiKam")]
     assert add_tags(made, [Mark("Beach  & Café", PREDICTED, 0.9, "run1")], "x.xmp") == made
     assert remove_tags(made, [], "x.xmp") == PERSONS
@@ -189,7 +189,7 @@ def test_a_tag_is_taken_back_from_the_fields_to_which_another_program_copied_it(
 
 def test_a_prediction_that_a_person_gives_later_is_noted_as_given():
     made = add_tags(add_tags(SIDECAR, [SEA], "x"), [Mark("sea", GIVEN)], "x")
-    assert read_keywords(made, "x").of_people == ["sea"]
+    assert read_keywords(made, "x").people_tags == ["sea"]
     assert made.count(b"<rdf:li>sea</rdf:li>") == 3  # once in each field
 
 
@@ -343,7 +343,7 @@ def test_what_exiftool_writes_anew_keeps_our_notes(exiftool, tmp_path):
         ["exiftool", "-q", "-overwrite_original", "-XMP-dc:Subject+=Ann", path], check=True, capture_output=True
     )
     found = read_keywords(path.read_bytes(), "x")
-    assert (found.tags, found.of_people, found.marks) == (["sea", "dog", "Ann"], ["Ann"], noted(SEA, DOG))
+    assert (found.tags, found.people_tags, found.marks) == (["sea", "dog", "Ann"], ["Ann"], noted(SEA, DOG))
     left = remove_tags(path.read_bytes(), ["sea", "dog"], "x")
     assert left is not None
     assert tags(left) == ["Ann"]

@@ -17,7 +17,7 @@ def write_features(path, shards, encoder):
     The names of images must be sorted over all shards.
     """
     folder = FeatureFolder(path)
-    folder.check_place()
+    folder.check_path()
     with folder.locked():
         folder.begin()
         folder.save_encoder(encoder, FirstJob(encoder.fingerprint, SHARD_SIZE))

@@ -47,7 +47,7 @@ STEPS = 3
 def seconds_a_step(objective: Any, n_tags: int, n_images: int) -> float:
     """Time steps of the output layer alone: rows taken, loss, gradients, rows moved."""
     rng = np.random.default_rng(0)
-    table = WordTable(rng.standard_normal((n_tags, DIM), np.float32) / 17, moving=True, device=torch.device("cpu"))
+    table = WordTable(rng.standard_normal((n_tags, DIM), np.float32) / 17, trainable=True, device=torch.device("cpu"))
     objective.start_epoch(rng)
     f = torch.from_numpy(rng.standard_normal((BATCH, DIM), np.float32)).requires_grad_()
 

@@ -124,7 +124,7 @@ def shown(monkeypatch):
     """The pictures that are shown to ONNX networks, one after the other."""
     pictures = []
     feed = OnnxNetwork.feed
-    monkeypatch.setattr(OnnxNetwork, "_may_go_together", False)  # To find that out, it is shown drawn pictures
+    monkeypatch.setattr(OnnxNetwork, "_can_batch", False)  # To find that out, it is shown drawn pictures
     monkeypatch.setattr(OnnxNetwork, "feed", lambda self, picture: pictures.append(1) or feed(self, picture))
     return pictures
 

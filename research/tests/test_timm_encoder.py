@@ -173,7 +173,7 @@ def test_bytes_are_the_same_for_any_threads_and_any_company(weights, photos):
 def test_a_device_that_takes_all_pictures_at_once_gives_the_same_rows(weights, photos, monkeypatch, views):
     encoder = Timm(network="test_vit", weights=weights, views=views, **PLAIN).fit(photos)
     expected = encoder.transform(photos)
-    monkeypatch.setattr(TorchNetwork, "same_in_any_company", False)
+    monkeypatch.setattr(TorchNetwork, "is_batch_independent", False)
     np.testing.assert_allclose(encoder.transform(photos), expected, atol=1e-5)
 
 

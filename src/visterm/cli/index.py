@@ -78,8 +78,8 @@ def index(
         else:
             corpus = training_rows.read_corpus(catalogue.tagger.encoder, images, tags, **rules.columns())
             for remark in corpus.remarks:
-                if remark == f"{corpora.LEFT_OUT}{corpus.without_tags}":
-                    remark = f"Without tags: {corpus.without_tags}"
+                if remark == f"{corpora.LEFT_OUT_PREFIX}{corpus.untagged_remark}":
+                    remark = f"Without tags: {corpus.untagged_remark}"
                 say(remark)
             tag_facts = check_tags_read(corpus, rules, paths=catalogue.tagger.tree is not None)
             result = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())

@@ -154,7 +154,7 @@ def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> 
 
     Raises TagFileError if most tags look like lists and no separator is set.
     """
-    summary = tag_records.TagsRead.in_lists(corpus.tags, paths=paths)
+    summary = tag_records.TagCounts.in_lists(corpus.tags, paths=paths)
     say(summary.line())
     summary.check(rules.separator)
     return summary.facts()

@@ -61,11 +61,11 @@ class RayExecutor(Executor):
                 progress.advance(job.size_of(part))
                 yield result
 
-    def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
-        """Process all parts of a job, and call ``finished(part_number, result)`` as each part ends."""
+    def run_as_done(self, job: Job[P, R], parts: Sequence[P], on_part_done: Callable[[int, R], None]) -> None:
+        """Process all parts of a job, and call ``on_part_done(part_number, result)`` as each part ends."""
         with running_cluster(self.address, self.n_jobs) as n_workers:
             for number, result in results_of(job, parts, n_workers, ordered=False):
-                finished(number, result)
+                on_part_done(number, result)
 
 
 def results_of(

@@ -129,7 +129,7 @@ def _fit_tagger(
     tags: list[list[str]] = []
     after = 0
 
-    while photos := connected.fetched(PHOTOS_PER_QUERY, after=after):
+    while photos := connected.with_preview(PHOTOS_PER_QUERY, after=after):
         after = photos[-1].id
         for photo in photos:
             photo_tags = people_filter.of(photo.id, photo.tags)

@@ -14,7 +14,7 @@ from watchfiles import watch
 from visterm.core.errors import StorageError
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
-from visterm.data.image_folders import is_set_aside, suffix_of
+from visterm.data.image_folders import is_excluded_folder, suffix_of
 from visterm.library.files import is_inside
 
 TICK_SECONDS = 0.5  # Time between two checks for reports
@@ -131,7 +131,7 @@ class FolderChanges:
         if folder is None:
             return path in self._folders
         *folders, name = os.path.relpath(path, folder).split(os.sep)
-        if any(map(is_set_aside, folders)) or is_set_aside(name):
+        if any(map(is_excluded_folder, folders)) or is_excluded_folder(name):
             return False
         return suffix_of(name) in self._suffixes or not os.path.isfile(path)
 
@@ -139,7 +139,7 @@ class FolderChanges:
         """Return path -> size and date of the relevant files in a folder, without files that cannot be listed."""
         states = {}
         for parent, folders, files in os.walk(folder):
-            folders[:] = [name for name in folders if not is_set_aside(name)]
+            folders[:] = [name for name in folders if not is_excluded_folder(name)]
             for name in files:
                 if suffix_of(name) in self._suffixes and not name.startswith("."):
                     path = os.path.join(parent, name)

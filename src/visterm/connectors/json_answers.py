@@ -55,7 +55,7 @@ class JsonServer(NamedTuple):
         url = f"{self.address}{path}"
         secrets = (self.key, secret) if secret else (self.key,)
         answer = ask(
-            url, method=method, body=content, headers=headers, patience=self.patience, most=max_bytes, secrets=secrets
+            url, method=method, body=content, headers=headers, patience=self.patience, limit=max_bytes, secrets=secrets
         )
         if 200 <= answer.status < 300 or answer.status in accept:
             return answer
@@ -63,7 +63,7 @@ class JsonServer(NamedTuple):
 
     def error_for(self, method: str, path: str, answer: ServerAnswer, needs: str = "") -> ServiceError:
         """Return the error for an unsuccessful answer."""
-        message = f"{self.program} answers {method} {masked(path, answer.secrets)} with {answer.status}: {answer.shown}"
+        message = f"{self.program} answers {method} {masked(path, answer.secrets)} with {answer.status}: {answer.text}"
         check_address = f" Check the address {self.address}, and that it is {self.program}'s."
         advice = {
             401: " Its key is wrong or was taken back: make a new one there.",
@@ -96,7 +96,7 @@ class JsonServer(NamedTuple):
             value = json.loads(masked(text, secrets))
             return _clean_texts(value, secrets) if _ESCAPE.search(text) else value
         except (ValueError, RecursionError):
-            problem = f"{self.program} answers {request} with no JSON, or half of it: {answer.shown!r}."
+            problem = f"{self.program} answers {request} with no JSON, or half of it: {answer.text!r}."
             raise ServiceError(problem) from None
 
 

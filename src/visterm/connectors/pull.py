@@ -15,9 +15,9 @@ from visterm.core.errors import DataError, ServiceError, UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import CHUNK, Skipped
-from visterm.core.vocabulary import MOST_TAGS, Vocabulary, tag_key
+from visterm.core.vocabulary import MAX_TAGS, Vocabulary, tag_key
 from visterm.core.writing import write_whole
-from visterm.data.program_tags import of_people
+from visterm.data.program_tags import people_tags
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import ListedPhotos
@@ -148,7 +148,7 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
     """Index photos that were read and downloaded; with `learn`, record whether people changed tags."""
     stored, pulled = catalogue.stored, PullResult()
     folder, after = folder_of(catalogue), 0
-    while photos := stored.connected.fetched(PHOTOS_PER_QUERY, after=after, stale=True):
+    while photos := stored.connected.with_preview(PHOTOS_PER_QUERY, after=after, stale=True):
         after = photos[-1].id
         people_filter = PeopleTagFilter(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people_filter.of(photo.id, photo.tags) for photo in photos]
@@ -240,7 +240,7 @@ class PeopleTagFilter:
         parent_key = self._parent_key
         return self.usable(
             tag
-            for tag in of_people(listed)
+            for tag in people_tags(listed)
             if tag not in written
             and tag_key(tag) not in rewritten_keys
             and not (parent_key and f"{tag_key(tag)}/".startswith(parent_key))
@@ -256,7 +256,7 @@ class PeopleTagFilter:
                 except UserError:
                     self._spellings[tag] = None
             name = self._spellings[tag]
-            if name is None or (len(names) == MOST_TAGS and name not in names):
+            if name is None or (len(names) == MAX_TAGS and name not in names):
                 self._unusable[tag] += 1
             else:
                 names[name] = None
@@ -307,7 +307,7 @@ class PeopleTagFilter:
                 connected.give_up([(pair.photo_id, pair.text)])
             elif pair.state == WRITTEN and not is_there:
                 states[OFF if pair.sure or pair.losses else LOST].append(pair)
-            elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_there(self._prefixes):
+            elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_present(self._prefixes):
                 states[WRITTEN].append(pair)
 
         for state, changed in states.items():

@@ -200,7 +200,7 @@ def _existing_pairs(connected: Connected, library: RemoteLibrary) -> list[Logged
     prefixes = connected.prefixes()
     candidates = [
         pair for pair in connected.pairs(LOST, TAKEN, OFF)
-        if pair.is_ours_if_there(prefixes) or (not library.queued and pair.state != OFF)
+        if pair.is_ours_if_present(prefixes) or (not library.queued and pair.state != OFF)
     ]  # fmt: skip
     for batch in batches(candidates, PAIRS_PER_BATCH):
         existing = library.existing([*map(_pair, batch)])

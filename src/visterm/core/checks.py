@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError, VistermError
 from visterm.core.types import Matrix
 
-MOST_COLUMNS = 2**31 - 1  # Maximum number of columns of a sparse matrix: compiled code uses 32-bit indices
+MAX_CSR_COLUMNS = 2**31 - 1  # Maximum number of columns of a sparse matrix: compiled code uses 32-bit indices
 BLOCK_ROWS = 2**16  # Number of rows checked at a time
 
 
@@ -83,52 +83,52 @@ def checked_csr(
     indices: ArrayLike,
     indptr: ArrayLike,
     shape: Sequence[int],
-    what: str,
+    label: str,
     *,
     unique: bool = True,
     error: type[VistermError] = DataError,
 ) -> sp.csr_array:
     """Return a CSR matrix built from parts that come from a file, after validating them.
 
-    Compiled code doesn't check `indptr` and `indices`: a value out of range would read or write other memory. `what`
-    names the file and its part in messages. With `unique`, a row with the same column twice is refused; otherwise its
+    Compiled code doesn't check `indptr` and `indices`: a value out of range would read or write other memory. `label`
+    is the file and its part, for messages. With `unique`, a row with the same column twice is refused; otherwise its
     numbers are added, as SciPy does. Raises DataError (or `error`), which names the row, if the parts have the wrong
     type, or don't match each other or the shape.
     """
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
     has_whole_sizes = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
-    if len(shape) != 2 or not has_whole_sizes or min(shape) < 0 or shape[1] > MOST_COLUMNS:
-        raise error(f"{what}: the shape is {tuple(shape)}; expected rows and at most {MOST_COLUMNS:,} columns.")
+    if len(shape) != 2 or not has_whole_sizes or min(shape) < 0 or shape[1] > MAX_CSR_COLUMNS:
+        raise error(f"{label}: the shape is {tuple(shape)}; expected rows and at most {MAX_CSR_COLUMNS:,} columns.")
     n_rows, n_columns = int(shape[0]), int(shape[1])
     for name, part, kinds in (("data", data, "fiub"), ("indices", indices, "iu"), ("indptr", indptr, "iu")):
         if part.ndim != 1 or part.dtype.kind not in kinds:
             expected = "numbers" if name == "data" else "whole numbers"
-            raise error(f"{what}: '{name}' is {part.dtype} of shape {part.shape}; expected one row of {expected}.")
+            raise error(f"{label}: '{name}' is {part.dtype} of shape {part.shape}; expected one row of {expected}.")
 
     if len(indptr) != n_rows + 1 or indptr[0] != 0:
         n, start = len(indptr), ", ".join(map(str, indptr[:3]))
-        raise error(f"{what}: 'indptr' has {n:,} numbers from {start} on; expected {n_rows + 1:,} that begin with 0.")
+        raise error(f"{label}: 'indptr' has {n:,} numbers from {start} on; expected {n_rows + 1:,} that begin with 0.")
     decreases = np.flatnonzero(indptr[1:] < indptr[:-1])
     if decreases.size:
-        raise error(f"{what}, row {decreases[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
+        raise error(f"{label}, row {decreases[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
     if len(indices) != len(data) or indptr[-1] > len(data):
         n, n_indices, total = len(data), len(indices), int(indptr[-1])
-        raise error(f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected the same.")
+        raise error(f"{label}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected the same.")
 
     data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
     invalid_entries = np.flatnonzero((indices < 0) | (indices >= n_columns))
     if invalid_entries.size:
         row, index = int(np.searchsorted(indptr, invalid_entries[0], side="right")), int(indices[invalid_entries[0]])
         expected = f"0 to {n_columns - 1}, as there are {n_columns:,} columns" if n_columns else "none, without columns"
-        raise error(f"{what}, row {row}: it has the index {index}; expected {expected}.")
+        raise error(f"{label}, row {row}: it has the index {index}; expected {expected}.")
 
     csr = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
     if unique:
-        _refuse_repeated(csr, what, error)
+        _refuse_repeated(csr, label, error)
     return csr
 
 
-def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) -> None:
+def _refuse_repeated(csr: sp.csr_array, label: str, error: type[VistermError]) -> None:
     """Refuse a row with the same column twice."""
     rows = csr.sorted_indices()
     is_repeat = rows.indices[1:] == rows.indices[:-1]
@@ -137,7 +137,7 @@ def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) ->
     repeats = np.flatnonzero(is_repeat)
     if repeats.size:
         row = int(np.searchsorted(rows.indptr, repeats[0], side="right"))
-        raise error(f"{what}, row {row}: it has the index {int(rows.indices[repeats[0]])} twice; expected it once.")
+        raise error(f"{label}, row {row}: it has the index {int(rows.indices[repeats[0]])} twice; expected it once.")
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
@@ -210,11 +210,11 @@ def check_number(
     """
     if value is None and otherwise.startswith("or None"):
         return
-    in_range = False
+    is_in_range = False
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        high_enough = (above is None or value > above) and (least is None or value >= least)
-        in_range = bool(high_enough and value < below and value <= most)
-    if not in_range:
+        is_high_enough = (above is None or value > above) and (least is None or value >= least)
+        is_in_range = bool(is_high_enough and value < below and value <= most)
+    if not is_in_range:
         choice = f", {otherwise}" if otherwise else ""
         raise UserError(setting=name, value=value, expected=f"{_range_text(above, least, below, most)}{choice}")
 
@@ -243,18 +243,18 @@ def _range_text(above: float | None, least: float | None, below: float, most: fl
     return f"a number {low} and {high}" if low else f"a number, {high}"
 
 
-def check_magnitude(values: NDArray[np.number], limit: float, what: str) -> None:
+def check_magnitude(values: NDArray[np.number], limit: float, label: str) -> None:
     """Refuse numbers whose squares and products would overflow."""
     magnitude = max(abs(float(values.max(initial=0))), abs(float(values.min(initial=0))))
     if magnitude > limit:
-        raise DataError(f"{what} has values of up to {magnitude:.3g}; expected at most {limit:g}. Scale the features.")
+        raise DataError(f"{label} has values of up to {magnitude:.3g}; expected at most {limit:g}. Scale the features.")
 
 
-def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:
+def check_size(n_bytes: int, limit: int, label: str, advice: str) -> None:
     """Refuse to build something larger than `limit` bytes."""
     if n_bytes > limit:
         size_text, limit_text = f"{n_bytes / 2**30:.1f} GiB", f"{limit / 2**30:.1f} GiB"
-        raise TooLargeError(f"{what} would take {size_text}; the limit is {limit_text}. {advice}")
+        raise TooLargeError(f"{label} would take {size_text}; the limit is {limit_text}. {advice}")
 
 
 def as_generator(random_state: object) -> np.random.Generator:
@@ -277,22 +277,22 @@ def as_generator(random_state: object) -> np.random.Generator:
 
 def finite_rows(rows: Any) -> NDArray[np.bool_]:
     """Return whether all numbers are finite, per row of a dense or CSR matrix; shape (n,)."""
-    finite: NDArray[np.bool_] = np.ones(rows.shape[0], np.bool_)
+    is_finite: NDArray[np.bool_] = np.ones(rows.shape[0], np.bool_)
     if sp.issparse(rows):
-        finite[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = False
+        is_finite[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = False
     else:
-        np.isfinite(rows).all(axis=1, out=finite)
-    return finite
+        np.isfinite(rows).all(axis=1, out=is_finite)
+    return is_finite
 
 
 def all_finite(array: NDArray[np.generic]) -> bool:
     """Return whether all numbers of an array are finite; always True for other types of values."""
     if not np.issubdtype(array.dtype, np.inexact):
         return True
-    rows, finite = np.atleast_1d(array), True
+    rows, is_finite = np.atleast_1d(array), True
     for start in range(0, len(rows), BLOCK_ROWS):
-        finite &= bool(np.isfinite(rows[start : start + BLOCK_ROWS]).all())
-    return finite
+        is_finite &= bool(np.isfinite(rows[start : start + BLOCK_ROWS]).all())
+    return is_finite
 
 
 def identity_rows(n_images: int) -> sp.csr_array:
@@ -304,8 +304,8 @@ def is_identity(X: Any) -> bool:
     """Return whether a matrix is the identity in canonical CSR form; False for any dense matrix."""
     if not sp.issparse(X) or X.shape[0] != X.shape[1] or X.nnz != X.shape[0]:
         return False
-    on_diagonal = np.array_equal(X.indices, np.arange(X.nnz)) and bool((np.diff(X.indptr) == 1).all())
-    return on_diagonal and bool((X.data == 1).all())
+    is_diagonal = np.array_equal(X.indices, np.arange(X.nnz)) and bool((np.diff(X.indptr) == 1).all())
+    return is_diagonal and bool((X.data == 1).all())
 
 
 def count_rows(Y: Matrix | None) -> int:

@@ -68,14 +68,14 @@ class Executor:
         Raises StorageError if workers do not find the files of the job, or die repeatedly.
         """
         with Team(resolve_jobs(self.n_jobs)) as team:
-            work = job.begin(team, StepProgress(progress))
+            process_part = job.begin(team, StepProgress(progress))
             for part in parts:
-                yield work(part)
+                yield process_part(part)
 
-    def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
-        """Process all parts of a job, and call ``finished(part_number, result)`` as each part ends."""
+    def run_as_done(self, job: Job[P, R], parts: Sequence[P], on_part_done: Callable[[int, R], None]) -> None:
+        """Process all parts of a job, and call ``on_part_done(part_number, result)`` as each part ends."""
         for number, result in enumerate(self.run(job, parts, SILENT)):
-            finished(number, result)
+            on_part_done(number, result)
 
 
 LOCAL = Executor()

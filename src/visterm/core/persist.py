@@ -43,8 +43,8 @@ FORMAT_KEY = "visterm_format"
 """Key of the format in the manifest. Folders from before the first release use ``format`` and are refused."""
 
 MAX_JSON_BYTES = GB  # Maximum size of a JSON file: a vocabulary of millions of tags is the largest
-HOW_TO_MEND = "Restore it from a backup or make it again."
-HOW_TO_MAKE = {
+REPAIR_ADVICE = "Restore it from a backup or make it again."
+CREATION_ADVICE = {
     "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN",
     "catalogue": "Make one with: visterm index RUN IMAGES -o CATALOGUE",
     "features folder": "Make one with: visterm encode IMAGES -o FEATURES",
@@ -150,9 +150,9 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
     target = Path(path)
     if folder_kind(target) != kind:
         return
-    own_names = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
+    visterm_names = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
     names = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
-    other_names = [n for n in names if n not in own_names and not n.endswith(TIMES_SUFFIX) and n[0] != "."]
+    other_names = [n for n in names if n not in visterm_names and not n.endswith(TIMES_SUFFIX) and n[0] != "."]
     if other_names:
         raise StorageError(
             f"{target} is a {kind}, but visterm did not write all that it holds ({other_names[0]}), so it is not "
@@ -173,7 +173,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if isinstance(target, Path) and not target.exists():
         _restore_backup(target)
     if not target.exists():
-        raise StorageError(f"There is no {kind} at {target}. {HOW_TO_MAKE.get(kind, '')}")
+        raise StorageError(f"There is no {kind} at {target}. {CREATION_ADVICE.get(kind, '')}")
 
     try:
         manifest = read_json(target / MANIFEST)
@@ -182,14 +182,14 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     actual_kind = manifest.get("kind") if isinstance(manifest, dict) else None
     if actual_kind != kind:
         actual = f"a {actual_kind}" if isinstance(actual_kind, str) else "not a folder written by visterm"
-        raise StorageError(f"{target} is {actual}; expected a {kind}. {HOW_TO_MAKE.get(kind, '')}")
+        raise StorageError(f"{target} is {actual}; expected a {kind}. {CREATION_ADVICE.get(kind, '')}")
     if FORMAT_KEY not in manifest and "format" in manifest:
         raise StorageError(
             f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
-            f"{HOW_TO_MAKE.get(kind, 'Make it again in another folder.')}"
+            f"{CREATION_ADVICE.get(kind, 'Make it again in another folder.')}"
         )
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
-        raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
+        raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {REPAIR_ADVICE}")
     if manifest[FORMAT_KEY] > FORMAT:
         number = manifest[FORMAT_KEY]
         raise StorageError(f"{target} has format {number}; this visterm reads up to {FORMAT}. Install a newer visterm.")
@@ -198,7 +198,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         file = target / name
         if not file.is_file() or file_hash(file) != expected:
             state = "was changed since it was written" if file.is_file() else "is missing"
-            raise CorruptFileError(f"{file} {state}: the {kind} cannot be trusted. {HOW_TO_MEND}")
+            raise CorruptFileError(f"{file} {state}: the {kind} cannot be trusted. {REPAIR_ADVICE}")
 
     return target
 
@@ -261,10 +261,10 @@ def refusing(file: Path) -> Iterator[None]:
         raise
     except (DataError, UserError) as error:
         reason = str(error).rstrip(".")
-        raise CorruptFileError(f"{file}: {reason}. {HOW_TO_MEND}") from error
+        raise CorruptFileError(f"{file}: {reason}. {REPAIR_ADVICE}") from error
     except CONTENT_ERRORS as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON_LENGTH]
-        raise CorruptFileError(f"{file} is not as visterm writes it ({reason}). {HOW_TO_MEND}") from error
+        raise CorruptFileError(f"{file} is not as visterm writes it ({reason}). {REPAIR_ADVICE}") from error
 
 
 def save_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
@@ -288,7 +288,7 @@ def load_arrays(path: Path, only: str | None = None) -> Arrays:
             return {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
         reason = str(error) or type(error).__name__
-        raise CorruptFileError(f"{path} cannot be read as safetensors: {reason}. {HOW_TO_MEND}") from error
+        raise CorruptFileError(f"{path} cannot be read as safetensors: {reason}. {REPAIR_ADVICE}") from error
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
@@ -310,7 +310,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(read_regular(path, MAX_JSON_BYTES).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        corrupt_error = CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}")
+        corrupt_error = CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {REPAIR_ADVICE}")
         raise storage_error(error, path) or corrupt_error from error
 
 

@@ -63,13 +63,13 @@ def weigh_words(words: sp.csr_array, idf: NDArray[np.float32]) -> sp.csr_array:
     """
     is_valid = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
     csr = words if is_valid and words.data.all() else as_csr(words)  # no copy for the usual single query
-    query_of = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
+    query_of_entry = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
     values = csr.data * np.asarray(idf, np.float32)[csr.indices]
-    is_zero = np.bincount(query_of, values.astype(np.float64) ** 2, csr.shape[0]) == 0
-    values = np.where(is_zero[query_of], csr.data, values)
-    squares = np.bincount(query_of, values.astype(np.float64) ** 2, csr.shape[0])
+    is_zero = np.bincount(query_of_entry, values.astype(np.float64) ** 2, csr.shape[0]) == 0
+    values = np.where(is_zero[query_of_entry], csr.data, values)
+    squares = np.bincount(query_of_entry, values.astype(np.float64) ** 2, csr.shape[0])
     lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
-    weights = (values * (1.0 / lengths)[query_of]).astype(np.float32)
+    weights = (values * (1.0 / lengths)[query_of_entry]).astype(np.float32)
     weighted = sp.csr_array((weights, csr.indices, csr.indptr), shape=csr.shape)
     return weighted if weights.all() else as_csr(weighted)
 

@@ -63,7 +63,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     return Path(text[1:] if os.path.splitdrive(text[1:])[0] else text)  # file:///C:/photos is C:/photos
 
 
-def in_full(path: str | os.PathLike[str]) -> Path:
+def absolute(path: str | os.PathLike[str]) -> Path:
     """Return an absolute path; an address is returned unchanged."""
     target = as_path(path)
     return Path(os.path.abspath(target)) if isinstance(target, Path) else target
@@ -291,10 +291,10 @@ def _store_name(address: str) -> str:
 
 
 @contextmanager
-def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
+def opened_store(address: str, mode: str) -> Iterator[tuple[Any, str]]:
     """Yield the store of an address and the key in the store; convert the store's errors to visterm's.
 
-    `what`, "read" or "written", is for messages. Raises FileNotFoundError if an object to read does not exist;
+    `mode`, "read" or "written", is for messages. Raises FileNotFoundError if `mode` is "read" and no object exists;
     MissingExtraError if the store's package is not installed; UserError if the address is invalid or its store was not
     named (`check_named`); StorageError if the store cannot be reached or denies access.
     """
@@ -304,17 +304,17 @@ def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
     except VistermError:
         raise
     except FileNotFoundError as error:
-        if what == "read":
+        if mode == "read":
             raise
         raise StorageError(f"{address} cannot be written: {error}. Does the bucket exist?") from error
     except PermissionError as error:
         raise StorageError(
-            f"{address} may not be {what}: {error}. Check the credentials in the environment (for S3: "
+            f"{address} may not be {mode}: {error}. Check the credentials in the environment (for S3: "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)."
         ) from error
     except Exception as error:  # the library of each store has its own errors
         raise StorageError(
-            f"{address} cannot be {what}: {type(error).__name__}: {error}. Check the address, the network and, in the "
+            f"{address} cannot be {mode}: {type(error).__name__}: {error}. Check the address, the network and, in the "
             "environment, endpoint and credentials (for S3: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, "
             "AWS_SECRET_ACCESS_KEY)."
         ) from error

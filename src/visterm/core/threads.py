@@ -90,11 +90,11 @@ class Team:
         pending = deque(range(n_parts))
         results: dict[int, T] = {}
 
-        def work(take: Callable[[], int]) -> None:
+        def work(next_part: Callable[[], int]) -> None:
             try:
                 while pending:
                     try:
-                        i = take()
+                        i = next_part()
                     except IndexError:  # another thread was quicker
                         return
                     results[i] = run_part(i)

@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query
 from visterm.core.registry import known_names, unknown
-from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_visible_letters, without_invisible
+from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_visible_characters, without_invisible
 
-MOST_TAGS = 100  # Maximum number of tags in one request for one image, from a person, another program or a tag file
-MOST_LETTERS = 200  # Maximum number of characters of a new tag; tags that a run already has may be longer
+MAX_TAGS = 100  # Maximum number of tags in one request for one image, from a person, another program or a tag file
+MAX_LETTERS = 200  # Maximum number of characters of a new tag; tags that a run already has may be longer
 MAX_COUNT = 2**53  # Maximum count of images of a tag in a saved vocabulary
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _PIECE = re.compile(
-    r'(?P<within>(?<=[^\s,;"-])"(?=[^"]*$))'
+    r'(?P<inner_quote>(?<=[^\s,;"-])"(?=[^"]*$))'
     r'|(?P<minus>-?)(?:"(?P<quoted>(?:[^"]|"")*)(?:"|$)|(?P<word>[^\s,;"-][^\s,;"]*))'
     r"|[,;-]"
 )
-"""A word, phrase or separator of a search. The last phrase needs no closing quote. A quote inside a word: `within`."""
+"""A word, phrase or separator of a search. The last phrase needs no closing quote. A quote in a word: `inner_quote`."""
 
 
 class Word(NamedTuple):
@@ -311,7 +311,7 @@ class Vocabulary:
             for start in range(len(words)):
                 for stop in range(start + 1, len(words) + 1):
                     phrase = " ".join(word.text for word in words[start:stop])
-                    if len(phrase) > MOST_LETTERS:
+                    if len(phrase) > MAX_LETTERS:
                         break
                     phrases[tag_key(phrase)] = None
         return [key for key in phrases if key not in self._columns]
@@ -382,8 +382,8 @@ def tag_fault(tag: str) -> str | None:
     The same rule applies to tag files and to tags from people and programs. Characters that change the direction of
     writing are invalid: in an exported table or in JSON they would reverse the text around them.
     """
-    if len(tag) > MOST_LETTERS:
-        return f"has {len(tag):,} letters; a tag has at most {MOST_LETTERS}. Shorten it, or split it into several tags"
+    if len(tag) > MAX_LETTERS:
+        return f"has {len(tag):,} letters; a tag has at most {MAX_LETTERS}. Shorten it, or split it into several tags"
     if tag.startswith("-"):
         return "begins with '-', which means 'not' in searches and tag files. Leave the '-' out"
     if tag.isascii() and tag.isprintable() and tag:
@@ -393,7 +393,7 @@ def tag_fault(tag: str) -> str | None:
             return f"has the control character U+{ord(letter):04X}, which no XMP file can hold. Remove it"
         if letter in BIDI_CONTROLS:
             return f"has the hidden letter U+{ord(letter):04X}, which turns the direction of writing. Remove it"
-    return None if has_visible_letters(tag) else "has no letter that can be seen. Add one, or remove the tag"
+    return None if has_visible_characters(tag) else "has no letter that can be seen. Add one, or remove the tag"
 
 
 def tag_key(tag: str) -> str:
@@ -436,7 +436,7 @@ def split_query(search: str | Sequence[str]) -> list[list[Word]]:
     groups: list[list[Word]] = [[]]
     for piece in _PIECE.finditer(search):
         sign = -1 if piece["minus"] else 1
-        if piece["within"]:
+        if piece["inner_quote"]:
             problem = f"The search {search} has a quote within a word."
             advice = 'Put the tag in quotes and type its own quotes twice: "sea""x" finds the tag sea"x.'
             raise UserError(problem, setting="words", value=search, advice=advice)

@@ -43,7 +43,7 @@ class ServerAnswer(NamedTuple):
     secrets: tuple[str, ...] = ()  # Secrets in the request, which messages must not repeat
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """Return the beginning of the content as one line without secrets, for messages."""
         return excerpt(self.content.decode("utf-8", "replace"), self.secrets)
 
@@ -60,11 +60,11 @@ def _letter_pattern(letter: str) -> str:
 
     No alternative is a prefix of another alternative, as the search would then try all combinations.
     """
-    code, literal, percent_coded = ord(letter), re.escape(letter), quote(letter, safe="", errors="replace")
-    backslashed = () if letter == "\\" else (rf"\\{{1,4}}{literal}",)  # for "\", the next letter matches the second one
+    code, literal, percent_form = ord(letter), re.escape(letter), quote(letter, safe="", errors="replace")
+    escaped = () if letter == "\\" else (rf"\\{{1,4}}{literal}",)  # for "\", the next letter matches the second one
     html_name = re.escape(html.escape(letter))
-    url = percent_coded if code > 127 else f"%{code:02x}"
-    alternatives = (literal, rf"\\u{code:04x}", rf"&#(?:{code}|x{code:x});", url, html_name, *backslashed)
+    url = percent_form if code > 127 else f"%{code:02x}"
+    alternatives = (literal, rf"\\u{code:04x}", rf"&#(?:{code}|x{code:x});", url, html_name, *escaped)
     return f"(?:{'|'.join(dict.fromkeys(alternatives))})"
 
 
@@ -139,7 +139,7 @@ def ask(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
-    most: int = MAX_RESPONSE_BYTES,
+    limit: int = MAX_RESPONSE_BYTES,
     secrets: tuple[str, ...] = (),
 ) -> ServerAnswer:
     """Send a request and return the response, also for an error status.
@@ -148,16 +148,16 @@ def ask(
     `TEMPORARY_STATUSES` are tried again, as `patience` says, after at most `MAX_WAIT_SECONDS`; use 0 `retries` for a
     request that must not be repeated. Redirects are not followed, and no proxy is used. The caller must check that the
     user named the server (`visterm.core.remote.is_named`). Messages never contain `secrets`. Raises ServiceError if the
-    server cannot be reached, or its response is larger than `most` bytes.
+    server cannot be reached, or its response is larger than `limit` bytes.
     """
     start, address = time.monotonic(), masked(url, secrets)
     for attempt in range(patience.retries + 1):
         server_wait = 0.0
         is_last = attempt == patience.retries
         try:
-            answer = _try_once(url, method, body, headers or {}, patience.timeout, most)._replace(secrets=secrets)
+            answer = _try_once(url, method, body, headers or {}, patience.timeout, limit)._replace(secrets=secrets)
         except _TooManyBytesError:
-            raise ServiceError(f"{address} answers with more than {most:,} bytes; expected fewer.") from None
+            raise ServiceError(f"{address} answers with more than {limit:,} bytes; expected fewer.") from None
         except ssl.SSLCertVerificationError as error:
             raise ServiceError(f"The certificate of {address} is not trusted: {error.verify_message}.") from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
@@ -182,7 +182,7 @@ def ask(
 
 
 def _try_once(
-    url: str, method: str | None, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int
+    url: str, method: str | None, body: bytes | None, headers: Mapping[str, str], timeout: float, limit: int
 ) -> ServerAnswer:
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -190,7 +190,7 @@ def _try_once(
     connection, sock = _connect(parts, deadline)
 
     with sock:
-        connection.sock = _BoundedSocket(sock, deadline, most + MAX_OVERHEAD_BYTES)
+        connection.sock = _BoundedSocket(sock, deadline, limit + MAX_OVERHEAD_BYTES)
         try:
             connection.request(
                 method or ("GET" if body is None else "POST"), path, body, {"Connection": "close", **headers}
@@ -199,7 +199,7 @@ def _try_once(
             content = bytearray()
             while chunk := response.read1(2**16):
                 content += chunk
-                if len(content) > most:
+                if len(content) > limit:
                     raise _TooManyBytesError
         except TimeoutError as error:
             raise TimeoutError(f"timed out after {timeout:g} s") from error

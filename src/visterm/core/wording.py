@@ -13,10 +13,10 @@ REPLACEMENT = "\ufffd"  # Replaces a character that cannot be shown
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Invisible characters that change the direction of writing (Unicode's property Bidi_Control)."""
 
-_INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
+_INVISIBLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
 """Invisible characters whose category is letter, mark or symbol; without Cc, Cf and white space."""
 
-_JOINING = (
+_BEFORE_JOINERS = (
     "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\u20e3\u2190-\u2bff\u3030\u303d\u3297\u3299\ua800-\uabff"
     "\ufb50-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U00011fff\U0001f000-\U0001faff\U000e007f"
 )
@@ -38,16 +38,17 @@ _NEVER_JOINED = (  # letters that never join the next one: alef, dal, reh, ... (
     "\u06d5\u06ee\u06ef]"
 )
 _VIRAMA = "[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca]"
-_JOINED = "[\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\U00010a00-\U00011fff]"
+# Tibetan, Burmese, Khmer, Mongolian and others: a joiner or non-joiner is valid between two characters
+_JOINER_SCRIPTS = "[\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\U00010a00-\U00011fff]"
 _EMOJI = "[\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
-_REMOVABLE_LETTER = re.compile(f"[{_REMOVABLE}]")
-_REMOVED_OR_KEPT = re.compile(
+_REMOVABLE_CHARACTER = re.compile(f"[{_REMOVABLE}]")
+_INVISIBLE_MATCH = re.compile(
     "|".join((
         f"({_FLAG}",
         f"(?!{_NEVER_JOINED}){_ARABIC}{_ARABIC_MARKS}(?:\u200c(?=[\u200c\u200d]*{_ARABIC})|\u200d(?!{_ARABIC}))",
         f"{_NEVER_JOINED}{_ARABIC_MARKS}\u200d(?={_ARABIC})",
         f"{_VIRAMA}(?:\u200d|\u200c(?=[\u200c\u200d]*[\u0900-\u0dff]))|[\u0900-\u0dff]\u200d(?={_VIRAMA})",
-        f"{_JOINED}[\u200c\u200d](?=[\u200c\u200d]*{_JOINED})|[\u1820-\u18aa][\u180b-\u180f]",
+        f"{_JOINER_SCRIPTS}[\u200c\u200d](?=[\u200c\u200d]*{_JOINER_SCRIPTS})|[\u1820-\u18aa][\u180b-\u180f]",
         f"{_EMOJI}[\ufe0e\ufe0f]?(?:\u200d(?=[\u200c\u200d]*{_EMOJI}))?",
         "[#*0-9\xa9\xae\u203c\u2049\u2122\u2139][\ufe0e\ufe0f]",
         "[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff][\ufe00-\ufe02\U000e0100-\U000e01ef])",
@@ -65,9 +66,9 @@ _UNPRINTABLE = re.compile(
     f"({_FLAG})|[\\x00-\\x1f\\x7f-\\x9f\ud800-\udfff\u2028\u2029"  # control characters, undecodable bytes, line ends
     f"{BIDI_CONTROLS}"
     "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
-    f"|(?<![{_JOINING}])[\u200c\u200d]"
+    f"|(?<![{_BEFORE_JOINERS}])[\u200c\u200d]"
 )
-_VISIBLE_LETTER = re.compile(f"[^{_INVISIBLE_LETTERS}\\s]")
+_VISIBLE_CHARACTER = re.compile(f"[^{_INVISIBLE}\\s]")
 
 
 def count_of(n: int, noun: str) -> str:
@@ -127,22 +128,22 @@ def without_invisible(text: str) -> str:
     A text of only such characters is not changed. Characters that change the direction of writing are kept, so callers
     can refuse them.
     """
-    if _REMOVABLE_LETTER.search(text) is None or not has_visible_letters(text):
+    if _REMOVABLE_CHARACTER.search(text) is None or not has_visible_characters(text):
         return text
     result = re.sub("[\u2800\u3164\uffa0]", " ", text)
-    while (shorter := _REMOVED_OR_KEPT.sub(lambda match: match[1] or "", result)) != result:  # until nothing changes
+    while (shorter := _INVISIBLE_MATCH.sub(lambda match: match[1] or "", result)) != result:  # until nothing changes
         result = shorter
     return result
 
 
-def has_visible_letters(text: str) -> bool:
+def has_visible_characters(text: str) -> bool:
     """Return whether a text has a visible character."""
     if text.isascii():
         return bool(text.strip())
-    return any(unicodedata.category(match[0]) not in ("Cc", "Cf") for match in _VISIBLE_LETTER.finditer(text))
+    return any(unicodedata.category(match[0]) not in ("Cc", "Cf") for match in _VISIBLE_CHARACTER.finditer(text))
 
 
-def _escaped(letter: str) -> str:
+def _escaped(character: str) -> str:
     """Return the JSON escape of a character."""
-    utf16 = letter.encode("utf-16-be", "surrogatepass")
+    utf16 = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{utf16[i]:02x}{utf16[i + 1]:02x}" for i in range(0, len(utf16), 2))

@@ -47,7 +47,7 @@ def content_hash(path: str | os.PathLike[str]) -> str | None:
 
 
 def stamp_hash(stamp: object) -> str | None:
-    """Return the SHA-256 of an object's stamp, instead of its content; None for a file's stamp.
+    """Return the SHA-256 of an object's stamp (see `stamps`), instead of its content; None for a file's stamp.
 
     The store has already hashed the content (ETag), and fetching all photos only to see that nothing has changed would
     take as long as encoding them.
@@ -114,7 +114,7 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
     try:
         with opened_image(path, content) as image:
             exif = image.getexif()
-            shot, gps = exif.get_ifd(ExifTags.IFD.Exif), exif.get_ifd(ExifTags.IFD.GPSInfo)
+            exif_ifd, gps = exif.get_ifd(ExifTags.IFD.Exif), exif.get_ifd(ExifTags.IFD.GPSInfo)
             tags = ExifTags.GPS
             latitude = _degrees(gps.get(tags.GPSLatitude), gps.get(tags.GPSLatitudeRef), "S", 90.0)
             longitude = _degrees(gps.get(tags.GPSLongitude), gps.get(tags.GPSLongitudeRef), "W", 180.0)
@@ -122,7 +122,7 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
         return Exif()
 
     base = ExifTags.Base
-    times = shot.get(base.DateTimeOriginal), shot.get(base.DateTimeDigitized), exif.get(base.DateTime)
+    times = exif_ifd.get(base.DateTimeOriginal), exif_ifd.get(base.DateTimeDigitized), exif.get(base.DateTime)
     taken = _first_date(times, os.fspath(path), unread)
     camera = camera_name(exif.get(base.Make), exif.get(base.Model))
     if latitude is None or longitude is None or latitude == longitude == 0:  # cameras without a fix write zeros

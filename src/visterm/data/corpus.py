@@ -29,7 +29,7 @@ from visterm.data.tag_formats.record import (
 )
 from visterm.data.tag_formats.tables import TableOptions, TagSource, column_note, read_table, table_records
 
-LEFT_OUT = "Left out: "  # Prefix of the remark on images without tags
+LEFT_OUT_PREFIX = "Left out: "  # Prefix of the remark on images without tags
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
 
@@ -47,7 +47,7 @@ class Corpus:
     missing: list[str] = field(default_factory=list)  # Names in the tag file without an image file
     # Image files that are not in the tag file, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
-    without_tags: str = ""  # Text with the number of untagged images and the reason; empty if all images have tags
+    untagged_remark: str = ""  # Text with the number of untagged images and the reason; empty if all images have tags
     folder: Path | None = None  # The image folder, if the images are files
     # Lines for the user: where "auto" found the tags, and which tags and images did not match
     remarks: list[str] = field(default_factory=list)
@@ -78,13 +78,13 @@ class Corpus:
         return replace(corpus, source=source, remarks=remarks, skipped=skipped)
 
     @classmethod
-    def joined(cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: object = None) -> Self:
-        """Join the images of a folder with the tags that were read, by name, as `read` does.
+    def joined(cls, folder: Path, paths: Sequence[Path], tags: TagsFound, *, encoded: object = None) -> Self:
+        """Join the images of a folder with `tags`, by name, as `read` does.
 
         The files at `paths` need not exist if `encoded` has the rows of the images. Raises TagFileError if a name
         matches several images, or no name matches.
         """
-        records = read.records
+        records = tags.records
         matches = list(zip(match_names(folder, paths, [row.image for row in records]), records, strict=True))
         missing_names = list(dict.fromkeys(plain_name(row.image) for match, row in matches if match is None))
         matched_rows = [(match, row._replace(image=match.name)) for match, row in matches if match is not None]
@@ -103,7 +103,7 @@ class Corpus:
             rows[match.path] = merged_by_image(same_file)[0]
 
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
-        remarks = list(read.remarks)
+        remarks = list(tags.remarks)
         for difference in (CAPITALS, ENDING):
             differing_names = [(row.image, match.path) for match, row in matched_rows if match.difference == difference]
             for name, path in differing_names[:1]:
@@ -114,14 +114,14 @@ class Corpus:
         if missing_names:
             n_missing = count_of(len(missing_names), "image")
             remarks.append(f"Tags name {n_missing} (such as '{missing_names[0]}') not in the image folder; left out.")
-        without_tags = ""
+        untagged_remark = ""
         if untagged:
             n_images = count_of(len(paths), "photo")
-            without_tags = f"{len(untagged):,} of {n_images} (such as '{untagged[0]}'), {read.untagged}."
-            remarks.append(f"{LEFT_OUT}{without_tags}")
+            untagged_remark = f"{len(untagged):,} of {n_images} (such as '{untagged[0]}'), {tags.untagged_reason}."
+            remarks.append(f"{LEFT_OUT_PREFIX}{untagged_remark}")
         return cls._of_records(
-            rows, list(rows.values()), missing=missing_names, untagged=untagged, without_tags=without_tags,
-            remarks=remarks, folder=folder, encoded=encoded, tree=read.tree, skipped=read.skipped,
+            rows, list(rows.values()), missing=missing_names, untagged=untagged, untagged_remark=untagged_remark,
+            remarks=remarks, folder=folder, encoded=encoded, tree=tags.tree, skipped=tags.skipped,
         )  # fmt: skip
 
     @classmethod
@@ -185,7 +185,7 @@ class Corpus:
         has an entry in each split. Raises TagFileError if the file is missing or cannot be parsed.
         """
         records = (row._replace(image=plain_name(row.image)) for row in read_table(tags, **options))
-        rows = merged_by_image(records, split_by_split=True)
+        rows = merged_by_image(records, per_split=True)
         return cls._of_records((row.image for row in rows), rows)
 
     def __len__(self) -> int:

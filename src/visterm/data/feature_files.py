@@ -18,7 +18,7 @@ from visterm.data.image_folders import name_key
 from visterm.data.matrix_files import MAX_FEATURES, NUMERIC_KINDS, SVMLIGHT, Rows, read_matrix
 
 SUFFIXES = (".npy", ".npz", ".parquet", *SVMLIGHT)
-NAMES = ".names.txt"
+NAMES_SUFFIX = ".names.txt"
 
 # Maximum number of features in sparse rows: the first, or the second times the number of used features if larger.
 # Models keep some numbers for every feature, and an index far above the others is a mistake (67,108,863 takes 25 GiB)
@@ -64,7 +64,7 @@ def read_features(
 
     for setting, value in (("column", column), ("name_column", name_column)):
         if value is not None and not is_parquet:
-            problem = f"Only Parquet files have columns, and {file} is none."
+            problem = f"Only Parquet files have columns, and {file} is not a Parquet file."
             raise UserError(problem, setting=setting, value=value, advice="Leave it out.")
     if is_parquet:
         names_in_file, rows = _read_parquet(file, column, name_column, with_names=names is None)
@@ -75,7 +75,7 @@ def read_features(
         rows = read_matrix(file)
         if names is None:
             ending = next(suffix for suffix in SUFFIXES[::-1] if file.name.endswith(suffix))
-            names = file.with_name(file.name.removesuffix(ending) + NAMES)
+            names = file.with_name(file.name.removesuffix(ending) + NAMES_SUFFIX)
     else:
         expected = f"one of {', '.join(SUFFIXES)}, or a folder"
         raise UserError(f"{file} has an ending that is not known.", setting="path", value=file, expected=expected)
@@ -101,7 +101,7 @@ def _read_names(file: Path) -> list[str]:
     except OSError as error:
         raise StorageError(
             f"The names of the rows cannot be read from {file}: {error.strerror}.",
-            advice="Write one image name a line there, in the order of the rows, or name the file that has them: "
+            advice="Write one image name per line there, in the order of the rows, or name the file that has them: "
             "`encoder.names`=FILE.",
         ) from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -111,11 +111,11 @@ def _read_names(file: Path) -> list[str]:
 def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     if rows.ndim != 2 or rows.dtype.kind not in NUMERIC_KINDS:
         raise ShapeError(
-            f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers, a row for each image."
+            f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers with one row per image."
         )
     if rows.shape[0] != len(names):
         n_rows, n_names = count_of(rows.shape[0], "row"), count_of(len(names), "name")
-        raise ShapeError(f"{file} has {n_rows}, and there are {n_names}; expected a name a row.")
+        raise ShapeError(f"{file} has {n_rows}, and there are {n_names}; expected one name per row.")
 
     if 0 in rows.shape:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
@@ -126,7 +126,7 @@ def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
         other_row = row_of.setdefault(name_key(name), row)
         if other_row != row:
             raise DataError(
-                f"'{name}' is the name of the rows {other_row + 1} and {row + 1} of {file}; expected one row an image."
+                f"'{name}' is the name of the rows {other_row + 1} and {row + 1} of {file}; expected one row per image."
             )
     return FeatureTable(names, rows)
 

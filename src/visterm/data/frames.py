@@ -148,13 +148,13 @@ def pictures(photos: Iterable[tuple[ImageLike | None, str, str]], n: int) -> str
     Names are escaped, and pictures are embedded in the page. Photos that are not on this machine have no picture.
     """
     figures = []
-    for (image, name, line), _ in zip(photos, range(MAX_PHOTOS), strict=False):
+    for (image, name, caption), _ in zip(photos, range(MAX_PHOTOS), strict=False):
         address = None if image is None or is_remote(image) else data_uri(image, PHOTO_SIDE)
-        name, line = escape(printable(name)), escape(printable(line))
-        picture = "" if address is None else f'<img src="{address}" alt="{name}">'
+        name, caption = escape(printable(name)), escape(printable(caption))
+        img_tag = "" if address is None else f'<img src="{address}" alt="{name}">'
         figures.append(
-            f'<figure style="margin:0;width:{PHOTO_SIDE}px">{picture}'
-            f'<figcaption style="font-size:smaller;overflow-wrap:anywhere">{name}<br><b>{line}</b></figcaption>'
+            f'<figure style="margin:0;width:{PHOTO_SIDE}px">{img_tag}'
+            f'<figcaption style="font-size:smaller;overflow-wrap:anywhere">{name}<br><b>{caption}</b></figcaption>'
             "</figure>"
         )
     note = f"<p>… and {n - MAX_PHOTOS:,} more</p>" if n > MAX_PHOTOS else ""
@@ -193,5 +193,5 @@ def _as_dict(result: object) -> dict[str, object]:
     if as_dict is not None:
         return dict(as_dict())
     if not is_dataclass(result) or isinstance(result, type):
-        raise UserError(f"A {type(result).__name__} is no result that can be a row of a frame.")
+        raise UserError(f"A {type(result).__name__} cannot be a row of a frame.")
     return asdict(result)

@@ -17,35 +17,35 @@ from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.types import CLOSED, Skipped
 from visterm.core.wording import count_of
 
-PHOTO = frozenset(
+PHOTO_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".bmp", ".dib", ".tif", ".tiff"}
     | {".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".avif", ".qoi", ".heic", ".heif", ".hif"}
 )
-RAW = frozenset(
+RAW_SUFFIXES = frozenset(
     {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".gpr", ".iiq", ".kdc", ".mef", ".mos"}
     | {".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
 )
 DNG = ".dng"  # The only RAW format into which metadata are written
-VIDEO = frozenset(
+VIDEO_SUFFIXES = frozenset(
     {".3gp", ".avi", ".flv", ".insv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"}
     | {".vob", ".webm", ".wmv"}
 )
 
 # Suffixes of images in lower case, whether or not their readers are installed
-IMAGES = PHOTO | RAW
+IMAGE_SUFFIXES = PHOTO_SUFFIXES | RAW_SUFFIXES
 
 # Suffixes of files whose embedded keywords are not read (most RAW formats are TIFF inside, and are read)
-UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
+UNREAD_KEYWORD_SUFFIXES = VIDEO_SUFFIXES | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
 
-OTHER, VIDEOS = "other", "video"  # Names of two kinds of files in JSON
+OTHER, VIDEO_KIND = "other", "video"  # Names of two kinds of files in JSON
 
 RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 
 
 # Folders for thumbnails, deleted files and old versions on storage devices, in lower case
-SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
+EXCLUDED = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
 
-COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Suffixes mentioned in messages
+COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Suffixes mentioned in messages
 CAPITALS: Final = "capitals"
 ENDING: Final = "the file's ending"
 
@@ -68,10 +68,10 @@ class FileKind(NamedTuple):
         return needs_nothing or has_programs or any(map(find_spec, self.packages))
 
 
-VIDEO_FILES = FileKind(VIDEOS, "video", VIDEO, programs=("ffmpeg", "ffprobe"), advice="the program ffmpeg")
+VIDEO_FILES = FileKind(VIDEO_KIND, "video", VIDEO_SUFFIXES, programs=("ffmpeg", "ffprobe"), advice="the program ffmpeg")
 KINDS = (
-    FileKind("photo", "photo", PHOTO),
-    FileKind("raw", "RAW file", RAW, packages=("rawpy",), programs=("exiftool",), advice=RAW_ADVICE),
+    FileKind("photo", "photo", PHOTO_SUFFIXES),
+    FileKind("raw", "RAW file", RAW_SUFFIXES, packages=("rawpy",), programs=("exiftool",), advice=RAW_ADVICE),
     VIDEO_FILES,
 )
 
@@ -83,20 +83,20 @@ def suffix_of(name: str | os.PathLike[str]) -> str:
 
 def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
     """Return the suffixes, in lower case, of the images that can be read here; with `videos`, also of videos."""
-    kinds = [kind for kind in KINDS if videos or kind.name != VIDEOS]
+    kinds = [kind for kind in KINDS if videos or kind.name != VIDEO_KIND]
     return frozenset().union(*(kind.suffixes for kind in kinds if kind.is_readable()))
 
 
-def unread_inside(names: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return a line with the number of files whose embedded keywords are not read; no line if all are read."""
-    suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_INSIDE)
+def unread_keywords_remark(names: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Return a remark with the number of files whose embedded keywords are not read; empty if all are read."""
+    suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_KEYWORD_SUFFIXES)
     files = f"{count_of(len(suffixes), 'file')} ({', '.join(dict.fromkeys(suffixes))})"
     return [f"Keywords inside of {files} are not read; XMP files beside them are."] if suffixes else []
 
 
 def is_video(path: object) -> bool:
     """Return whether a file is a video by its suffix."""
-    return isinstance(path, str | os.PathLike) and suffix_of(path) in VIDEO
+    return isinstance(path, str | os.PathLike) and suffix_of(path) in VIDEO_SUFFIXES
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
@@ -140,9 +140,9 @@ def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
 
     With `videos`, videos count as read if ffmpeg is installed.
     """
-    unread_kinds = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
+    unread_kinds = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEO_KIND and not videos)]
     kinds = {suffix: kind.name for kind in unread_kinds for suffix in kind.suffixes}
-    read_suffixes = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # with their photos
+    read_suffixes = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # read with photos
     files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # kind -> suffix -> count
     for folder in map(as_path, paths):
         for suffix in map(suffix_of, _files_below(folder, Unsearched()) if folder.is_dir() else ()):
@@ -155,7 +155,7 @@ def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
         if counts[name]:
             endings = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
             suffixes = ", ".join([suffix or "without ending" for suffix in endings[:3]])
-            is_video = name == VIDEOS and not videos  # for commands that learn from photos
+            is_video = name == VIDEO_KIND and not videos  # for commands that learn from photos
             advice_text = "index and annotate read them" if is_video else advice and f"read with: {advice}"
             details = f"{', ...' if len(endings) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
             texts.append(f"{count_of(counts[name], noun)} ({suffixes}{details})")
@@ -171,7 +171,7 @@ def find_images(
     """List image files without repetitions, in the given order; files of a folder are sorted by their path in it.
 
     A file is listed regardless of its suffix. A folder is searched recursively for the suffixes of images. Hidden files
-    and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are left out;
+    and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`EXCLUDED`) are left out;
     links to folders are not followed. With `videos`, videos in folders are listed too if ffmpeg is installed. With
     `unsearched`, sub-folders that cannot be listed are also left out; it collects all folders that are left out.
 
@@ -201,7 +201,7 @@ def image_names(folder: str | os.PathLike[str], *, unsearched: Unsearched | None
     check_image_folder(path)
     names = _names_in(path, unsearched)
     if not names:
-        raise DataError(no_images(path))
+        raise DataError(no_images_message(path))
     return names
 
 
@@ -228,7 +228,7 @@ def check_image_folder(path: Path) -> None:
         raise DataError(f"There is no folder '{path.name}' in {path.absolute().parent}.")
 
 
-def no_images(folder: str | os.PathLike[str]) -> str:
+def no_images_message(folder: str | os.PathLike[str]) -> str:
     """Return the message for a folder without images: the expected suffixes, and what the folder has instead."""
     unsearched = Unsearched()
     names = _files_below(as_path(folder), unsearched, include_hidden=True)
@@ -239,7 +239,7 @@ def no_images(folder: str | os.PathLike[str]) -> str:
     other_files = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
-        f"{', '.join(COMMON)} or as another kind of picture. {other_files}.{reason}"
+        f"{', '.join(COMMON_SUFFIXES)} or as another kind of picture. {other_files}.{reason}"
     )
 
 
@@ -260,25 +260,25 @@ def _files_below(folder: Path, unsearched: Unsearched | None, *, include_hidden:
             raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
         unsearched.closed.append(closed_folder(error))
 
-    set_aside: dict[str, None] = {}
+    excluded_folders: dict[str, None] = {}
     remote = as_remote(folder)
     for name in [] if remote is None else remote.files():
         *folders, file = name.split("/")
-        hidden_index = next((i for i, part in enumerate(folders) if is_set_aside(part)), None)
+        hidden_index = next((i for i, part in enumerate(folders) if is_excluded_folder(part)), None)
         if include_hidden or (hidden_index is None and not file.startswith(".")):
             yield name
         elif hidden_index is not None:
-            set_aside["/".join(folders[: hidden_index + 1])] = None
+            excluded_folders["/".join(folders[: hidden_index + 1])] = None
 
     for parent, folders, files in os.walk(folder, onerror=cannot_list) if remote is None else ():
         parent_path = Path(parent).relative_to(folder).as_posix()
         prefix = "" if parent_path == "." else f"{parent_path}/"
         if not include_hidden:
-            set_aside.update((f"{prefix}{name}", None) for name in folders if is_set_aside(name))
-            folders[:] = [name for name in folders if not is_set_aside(name)]
+            excluded_folders.update((f"{prefix}{name}", None) for name in folders if is_excluded_folder(name))
+            folders[:] = [name for name in folders if not is_excluded_folder(name)]
         yield from (f"{prefix}{name}" for name in files if include_hidden or not name.startswith("."))
     if unsearched is not None:
-        unsearched.hidden += sorted(set_aside)
+        unsearched.hidden += sorted(excluded_folders)
 
 
 def closed_folder(error: OSError) -> Skipped:
@@ -286,9 +286,9 @@ def closed_folder(error: OSError) -> Skipped:
     return Skipped(os.fspath(error.filename), f"{CLOSED}: {error.strerror}")
 
 
-def is_set_aside(folder: str) -> bool:
+def is_excluded_folder(folder: str) -> bool:
     """Return whether a folder is hidden, or is for thumbnails or deleted files, by its name."""
-    return folder.startswith(".") or folder.lower() in SET_ASIDE
+    return folder.startswith(".") or folder.lower() in EXCLUDED
 
 
 class Match(NamedTuple):
@@ -314,7 +314,7 @@ def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> li
         match = Match(by_path[name], name) if name in by_path else None
         for spelling, path in _spellings(name, folder).items() if match is None else ():
             by_end = by_end or PathsByEnd(by_path, name_key)  # only built if some name is not an exact path
-            files = [path] if path in by_path else by_end.ending_as(name_key(path))
+            files = [path] if path in by_path else by_end.paths_matching(name_key(path))
             if len(files) > 1:  # such as two files whose names differ only in Unicode composition
                 files = [file for file in files if _one_ends_as_the_other(path, file)] or files
             if files:
@@ -338,10 +338,10 @@ def _match_loosely(
     for i in [i for i, match in enumerate(matches) if match is None]:
         for spelling, path in _spellings(names[i], folder).items():
             key = _folded(path)
-            files, difference = folded.ending_as(key), CAPITALS
+            files, difference = folded.paths_matching(key), CAPITALS
             if not files and _without_ending(key) == key:
-                files, difference = without_ending.ending_as(key), ENDING
-                files = [file for file in files if suffix_of(file) not in RAW] or files
+                files, difference = without_ending.paths_matching(key), ENDING
+                files = [file for file in files if suffix_of(file) not in RAW_SUFFIXES] or files
             if files:
                 matches[i] = Match(by_path[_only_file(spelling, files, folder)], spelling, difference)
                 break
@@ -376,7 +376,7 @@ class PathsByEnd:
             folded = fold(path)
             self._by_name[PurePosixPath(folded).name].append((folded, path))
 
-    def ending_as(self, key: str) -> list[str]:
+    def paths_matching(self, key: str) -> list[str]:
         """List the paths equal to `key`, or else the paths that end with `key` or are the end of `key`."""
         candidates = self._by_name.get(PurePosixPath(key).name, [])
         equal = [path for folded, path in candidates if folded == key]
@@ -399,7 +399,7 @@ def _folded(name: str) -> str:
 
 def _without_ending(key: str) -> str:
     stem, ending = os.path.splitext(key)
-    return stem if ending in IMAGES else key
+    return stem if ending in IMAGE_SUFFIXES else key
 
 
 def _one_ends_as_the_other(path: str, other_path: str) -> bool:

@@ -24,7 +24,7 @@ from visterm.core.remote import RemotePath, as_path, is_remote
 from visterm.core.threads import map_ahead, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.contents import READERS
-from visterm.data.image_folders import RAW, suffix_of
+from visterm.data.image_folders import RAW_SUFFIXES, suffix_of
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow import (
     is_raw,
@@ -40,7 +40,7 @@ from visterm.data.pillow import (
 
 MAX_FETCH_BYTES = 2**28  # Maximum size of a single image to fetch for display, in bytes
 MAX_FETCHED_AHEAD = 32  # Maximum number of images in memory that are fetched, but not decoded yet
-GONE = "no such file"
+MISSING_FILE_REASON = "no such file"
 
 T = TypeVar("T")
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image"
@@ -51,7 +51,7 @@ MAX_SCANS = 100  # Maximum number of scans in a progressive JPEG: cameras and pr
 _REASONS = (
     (Image.DecompressionBombError, "decompression bomb: far more pixels than allowed"),
     (UnidentifiedImageError, "not an image: in no format that visterm reads"),
-    ((FileNotFoundError, NotADirectoryError), GONE),
+    ((FileNotFoundError, NotADirectoryError), MISSING_FILE_REASON),
     (IsADirectoryError, "a folder: not an image"),
     (NotRegularError, "not a regular file"),
     (PermissionError, "no permission"),
@@ -180,7 +180,7 @@ def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -
     try:
         if isinstance(image, FetchedImage):
             if image.content is None:
-                return Skipped(image.name, GONE)
+                return Skipped(image.name, MISSING_FILE_REASON)
             return Decoded(index, _pixels(image.name, image.content, max_side))
         if isinstance(image, str | os.PathLike):
             return Decoded(index, _pixels(os.fspath(image), None, max_side))
@@ -192,7 +192,7 @@ def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -
 def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
     """Decode an image from its `content`, or from the local file at `path` if `content` is None."""
     try:
-        content = raw_preview(path, content) if suffix_of(path) in RAW else content
+        content = raw_preview(path, content) if suffix_of(path) in RAW_SUFFIXES else content
         with pillow_silenced(), open_regular(path) if content is None else BytesIO(content) as file:
             if not file.read(1):
                 raise ImageError(path, "empty: 0 bytes")
@@ -215,7 +215,7 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
         raise ImageError(path, _reason(error)) from error
 
 
-def largest_image() -> int:
+def max_image_pixels() -> int:
     """Return the maximum number of pixels of an image, for indexing and for display."""
     return Image.MAX_IMAGE_PIXELS or sys.maxsize
 
@@ -273,7 +273,7 @@ def fetch(address: str) -> bytes:
     if state is not None and state[0] > MAX_FETCH_BYTES:
         raise ImageError(address, f"too large: {state[0]:,} bytes, and at most {MAX_FETCH_BYTES:,} are fetched")
     if (content := _fetch_entry((0, address))[1].content) is None:
-        raise ImageError(address, GONE)
+        raise ImageError(address, MISSING_FILE_REASON)
     return content
 
 

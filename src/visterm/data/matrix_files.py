@@ -25,7 +25,7 @@ from visterm.core.files import MB, open_regular
 SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
 
 # Suffix -> description, first bytes, and advice for a file with other content
-KINDS = {
+FORMATS = {
     ".npy": ("a NumPy matrix", np.lib.format.MAGIC_PREFIX, "Write it with numpy.save, from a matrix of numbers."),
     ".npz": ("a sparse matrix of scipy.sparse.save_npz", b"PK", "Write it so, or a dense matrix with numpy.save."),
 }
@@ -33,7 +33,7 @@ KINDS = {
 NUMERIC_KINDS = "fiub"  # NumPy's dtype kinds of numbers
 MAX_FEATURES = 2**26  # Maximum number of columns: models keep some numbers for each, and a larger index is a mistake
 MAX_EXPANSION = 100  # Maximum ratio of unpacked to compressed size: features and their indices reach ten
-ALWAYS_FINE = 64 * MB  # Size in bytes that any file may unpack to
+ALWAYS_ALLOWED_BYTES = 64 * MB  # Size in bytes that any file may unpack to
 
 _INDEX_ARRAYS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}  # Index arrays
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -54,11 +54,11 @@ def read_matrix(file: Path) -> Rows:
 
     Raises DataError if its content does not match the suffix; StorageError if it cannot be read.
     """
-    description, magic, advice = KINDS.get(
+    description, magic, advice = FORMATS.get(
         file.suffix, ("svmlight", b"", "Write it with sklearn.datasets.dump_svmlight_file.")
     )
     try:
-        if file.suffix not in KINDS:
+        if file.suffix not in FORMATS:
             return as_csr(read_svmlight(file))
         try:
             with open_regular(file) as opened:
@@ -109,12 +109,12 @@ def read_npz(path: Path) -> sp.csr_array:
     more than features do; READ_ERRORS if it is not such a file.
     """
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        packed = os.fstat(file.fileno()).st_size
-        refuse_bomb(path, packed, sum(member.file_size for member in archive.infolist()))
+        n_packed = os.fstat(file.fileno()).st_size
+        refuse_bomb(path, n_packed, sum(member.file_size for member in archive.infolist()))
         kind = _member(archive, "format", path, "SU").item()
         kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else kind
         shape = _member(archive, "shape", path, "iu").ravel().tolist()
-        refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # the index pointer of the CSR matrix
+        refuse_bomb(path, n_packed, 8 * max(shape[:1], default=0))  # the index pointer of the CSR matrix
         if kind not in _INDEX_ARRAYS:
             raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo: matrix.tocsr().")
         data, first, second = (_member(archive, name, path) for name in ("data", *_INDEX_ARRAYS[kind]))
@@ -126,9 +126,9 @@ def read_npz(path: Path) -> sp.csr_array:
             )
         if len(shape) != 2 or first.dtype.kind not in "iu":
             raise DataError(f"{path}: the rows of the values are no whole numbers, or the shape is {tuple(shape)}.")
-        outside = np.flatnonzero((first < 0) | (first >= shape[0]))
-        if outside.size:
-            value, row = outside[0] + 1, first[outside[0]]
+        invalid = np.flatnonzero((first < 0) | (first >= shape[0]))
+        if invalid.size:
+            value, row = invalid[0] + 1, first[invalid[0]]
             raise DataError(f"{path}: value {value} is in row {row}; expected 0 to {shape[0] - 1}.")
         order = np.argsort(first, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(first.astype(np.int64), minlength=shape[0]))])
@@ -138,12 +138,12 @@ def read_npz(path: Path) -> sp.csr_array:
     return checked_csr(data, first, second, shape, str(path))
 
 
-def refuse_bomb(path: Path, packed: int, unpacked: int) -> None:
+def refuse_bomb(path: Path, n_packed: int, n_unpacked: int) -> None:
     """Raise TooLargeError if a file unpacks to far more than features do."""
-    if unpacked > max(ALWAYS_FINE, MAX_EXPANSION * packed):
+    if n_unpacked > max(ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * n_packed):
         raise TooLargeError(
-            f"{path} has {packed:,} bytes and would unpack to {unpacked:,}; expected at most {MAX_EXPANSION} times its "
-            "size, as of features. If it is what it should be, save it without compression."
+            f"{path} has {n_packed:,} bytes and would unpack to {n_unpacked:,}; expected at most {MAX_EXPANSION} times "
+            "its size, as of features. If it is what it should be, save it without compression."
         )
 
 
@@ -240,13 +240,13 @@ def _refuse_first_wrong_line(path: Path) -> None:
                 index, _, value = pair.partition(b":")
                 if index == b"qid":
                     continue
-                if problem := _problem_of_pair(index, value, previous_index):
+                if problem := _pair_problem(index, value, previous_index):
                     text = pair[:40].decode("utf-8", "replace")
                     raise DataError(f"{path}, line {number}: '{text}' {problem}. Correct the line, or leave it out.")
                 previous_index = int(index)
 
 
-def _problem_of_pair(index: bytes, value: bytes, previous_index: int) -> str:
+def _pair_problem(index: bytes, value: bytes, previous_index: int) -> str:
     """Return what is wrong with a pair INDEX:NUMBER, as the end of a sentence; "" if it is valid."""
     if not index.isdigit():
         return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import MOST_COLUMNS, as_csr, checked_csr
+from visterm.core.checks import MAX_CSR_COLUMNS, as_csr, checked_csr
 from visterm.core.errors import DataError, ShapeError, UnknownNameError
 from visterm.core.files import open_regular
 from visterm.core.registry import unknown
@@ -22,7 +22,7 @@ from visterm.data.matrix_files import Rows, refuse_bomb
 
 NAME_COLUMNS = ("file_name", "image", "filename", "name")  # Default columns of names, in order of preference
 ROW_COLUMNS = (["indices", "values"], ["features"])  # Default columns of rows
-LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+LIST_TYPES = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 # Errors that Arrow raises for invalid files; even names of columns may not be UTF-8
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
@@ -35,7 +35,7 @@ def read_parquet(
 ) -> tuple[list[str], Rows]:
     """Read the names, unless they are elsewhere, and the rows of a Parquet file, or of all such files in a folder.
 
-    The columns are as in `visterm.data.feature_files.read_features`, as are the errors.
+    Columns and errors are those of `visterm.data.feature_files.read_features`.
     """
     files = [file]
     if file.is_dir():
@@ -47,23 +47,23 @@ def read_parquet(
         for part in files:
             _refuse_unsafe(part)
         schema = pq.read_schema(files[0])
-        lists = [str(field.name) for field in schema if isinstance(field.type, LISTS)]
-        of_rows, of_names = _columns(schema.names, lists, column, name_column if with_names else None, file)
-        if with_names and not of_names:
+        lists = [str(field.name) for field in schema if isinstance(field.type, LIST_TYPES)]
+        row_columns, names_column = _columns(schema.names, lists, column, name_column if with_names else None, file)
+        if with_names and not names_column:
             problem = f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}."
-            raise DataError(problem, setting="name_column", advice="Name that of names: `encoder.name_column`=NAME.")
-        table = ds.dataset(files, schema=schema).to_table(columns=[*of_rows, *([of_names] if with_names else [])])
+            raise DataError(problem, setting="name_column", advice="Name its column: `encoder.name_column`=NAME.")
+        table = ds.dataset(files, schema=schema).to_table(columns=row_columns + [names_column] * with_names)
         table.validate(full=True)
     except PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
 
-    label = f"{file}, column {' and '.join(map(repr, of_rows))}"
-    first, second = table[of_rows[0]], table[of_rows[-1]]
-    rows: Rows = _dense(first, label) if len(of_rows) == 1 else _sparse(first, second, label)
-    texts = table[of_names].to_pylist() if with_names else []
+    label = f"{file}, column {' and '.join(map(repr, row_columns))}"
+    first, second = table[row_columns[0]], table[row_columns[-1]]
+    rows: Rows = _dense(first, label) if len(row_columns) == 1 else _sparse(first, second, label)
+    texts = table[names_column].to_pylist() if with_names else []
     if None in texts:
         row = texts.index(None) + 1
-        raise DataError(f"{file} has no name in row {row} (column '{of_names}'); expected one in each.")
+        raise DataError(f"{file} has no name in row {row} (column '{names_column}'); expected one in each.")
     return [str(text) for text in texts], rows
 
 
@@ -83,23 +83,23 @@ def _columns(
     for setting, requested in (("column", column), ("name_column", name_column)):
         if requested is not None and requested not in names:
             raise UnknownNameError(unknown(f"column of {file}", requested, names), setting=setting, value=requested)
-    usual = [column] if column is not None else next((c for c in ROW_COLUMNS if set(c) <= set(names)), None)
-    if usual is None and len(list_columns) != 1:
+    row_columns = [column] if column is not None else next((c for c in ROW_COLUMNS if set(c) <= set(names)), None)
+    if row_columns is None and len(list_columns) != 1:
         problem = f"{file} has {count_of(len(list_columns), 'column')} of lists among {', '.join(names)}."
         expected = "one, or 'features', or 'indices' and 'values'"
         raise DataError(problem, setting="column", expected=expected, advice="Name it: `encoder.column`=NAME.")
-    return usual or list_columns, name_column or next((name for name in NAME_COLUMNS if name in names), "")
+    return row_columns or list_columns, name_column or next((name for name in NAME_COLUMNS if name in names), "")
 
 
 def _dense(column: pa.ChunkedArray, label: str) -> NDArray[np.float32]:
     """Convert a column of equally long lists of numbers to float32 of shape (n_rows, width)."""
     lengths, numbers = _joined(column, label, _IS_NUMBER, "numbers")
     width = int(lengths[0]) if len(lengths) else 0
-    wrong = np.flatnonzero(lengths != width)
-    if wrong.size:
+    misfits = np.flatnonzero(lengths != width)
+    if misfits.size:
         raise ShapeError(
-            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} numbers, and the first row has {width:,}; "
-            "expected as many in each (or sparse rows, as columns 'indices' and 'values')."
+            f"{label}, row {misfits[0] + 1}: it has {lengths[misfits[0]]:,} numbers, and the first row has {width:,}; "
+            "expected the same number in each (or sparse rows, as columns 'indices' and 'values')."
         )
     with np.errstate(over="ignore"):  # overflow to infinity is refused when the row is used
         return numbers.astype(np.float32, copy=False).reshape(len(lengths), width)
@@ -109,18 +109,18 @@ def _sparse(indices: pa.ChunkedArray, values: pa.ChunkedArray, label: str) -> sp
     """Convert two columns of lists, feature indices and values, to float32 CSR, as wide as the largest index says."""
     lengths, columns = _joined(indices, label, (pa.types.is_integer,), "whole numbers")
     counts, data = _joined(values, label, _IS_NUMBER, "numbers")
-    wrong = np.flatnonzero(lengths != counts)
-    if wrong.size:
+    misfits = np.flatnonzero(lengths != counts)
+    if misfits.size:
         raise ShapeError(
-            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} indices and {counts[wrong[0]]:,} values; "
-            "expected one value an index."
+            f"{label}, row {misfits[0] + 1}: it has {lengths[misfits[0]]:,} indices and {counts[misfits[0]]:,} values; "
+            "expected one value per index."
         )
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     negative = np.flatnonzero(columns < 0)
     if negative.size:
         row = int(np.searchsorted(indptr, negative[0], side="right"))
         raise ShapeError(f"{label}, row {row}: it has the index {columns[negative[0]]}; expected 0 or more.")
-    shape = (len(lengths), min(int(columns.max(initial=-1)) + 1, MOST_COLUMNS))
+    shape = (len(lengths), min(int(columns.max(initial=-1)) + 1, MAX_CSR_COLUMNS))
     with np.errstate(over="ignore"):
         return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, label, error=ShapeError))
 
@@ -131,7 +131,7 @@ def _joined(
     """Return the lengths and the joined values of the lists in a column, whose type must pass one of the tests."""
     if isinstance(column.type, pa.BaseExtensionType):  # such as a tensor of fixed shape
         column = column.cast(column.type.storage_type)
-    if not isinstance(column.type, LISTS) or not any(test(column.type.value_type) for test in tests):
+    if not isinstance(column.type, LIST_TYPES) or not any(test(column.type.value_type) for test in tests):
         raise ShapeError(f"{label} has the type {column.type}; expected lists of {expected}.")
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py() + 1

@@ -108,7 +108,7 @@ def wordnet_part_of(
     for sense in senses:
         if sense.synset is None:
             continue
-        for ancestor in _is_a(wordnet, sense.synset, inherit):
+        for ancestor in _ancestors(wordnet, sense.synset, inherit):
             for offset in (offset for kind in kinds for offset in getattr(ancestor, kind)):
                 if offset != sense.synset.offset:
                     relations.update(dict.fromkeys(PartOf(part, sense.tag) for part in tags.get(offset, ())))
@@ -145,7 +145,7 @@ def _column(word: str, vocabulary: Vocabulary) -> int | None:
     return vocabulary.get(word.replace("_", " ")) if column is None and "_" in word else column
 
 
-def _is_a(wordnet: WordNet, synset: Synset, steps: int | None) -> Iterator[Synset]:
+def _ancestors(wordnet: WordNet, synset: Synset, steps: int | None) -> Iterator[Synset]:
     """Yield a synset and its hypernyms over up to `steps` steps, without repetitions, the nearest first."""
     level, visited, step = [synset], {synset.offset}, 0
     while level:

@@ -29,7 +29,7 @@ from PIL import ExifTags, Image, ImageFile
 from visterm.core.errors import ImageError
 from visterm.core.files import GB, open_regular, read_regular
 from visterm.core.remote import as_path, is_remote
-from visterm.data.image_folders import RAW, RAW_ADVICE, suffix_of
+from visterm.data.image_folders import RAW_ADVICE, RAW_SUFFIXES, suffix_of
 
 # Formats of photos; EPS, whose reader starts another program, and TGA, which accepts any bytes, are left out
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
@@ -176,7 +176,7 @@ def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
 
 def is_raw(name: str | os.PathLike[str]) -> bool:
     """Return whether a file is a RAW file by its suffix: many have the content of a TIFF with a tiny first picture."""
-    return suffix_of(name) in RAW
+    return suffix_of(name) in RAW_SUFFIXES
 
 
 def raw_preview(path: str | os.PathLike[str], content: bytes | None = None) -> bytes:

@@ -48,7 +48,7 @@ def program_names(tags: Iterable[str]) -> set[str]:
     return {tag_key(name) for tag in tags for name in program_path(tag)}
 
 
-def of_people(tags: Iterable[str]) -> list[str]:
+def people_tags(tags: Iterable[str]) -> list[str]:
     """Return tags without programs' own tags: neither paths, nor the names in these paths."""
     tags = list(tags)
     program_keys = program_names(tags)

@@ -54,7 +54,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         raise TagFileError(f"The query file {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     advice = "Expected the columns query, image and, if not every line is relevant, relevance."
-    query, image = (
+    query_column, image_column = (
         required_column(column_names, names, f"The query file {file}", "", advice)
         for column_names in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
@@ -63,7 +63,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
     query_rows = []
     for row in rows:
         position = f"{file}, line {row.line}"
-        for name in (query, image):
+        for name in (query_column, image_column):
             text = row.cells.get(name)
             if not isinstance(text, str) or not text.strip():
                 raise TagFileError(f"{position}: '{name}' is {text!r:.60}; expected text.")
@@ -74,7 +74,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         if not math.isfinite(number):
             expected = "expected a number, above 0 if the image is relevant"
             raise TagFileError(f"{position}: '{relevance_column}' is {value!r:.60}; {expected}.")
-        query_rows.append(QueryRow(row.cells[query].strip(), row.cells[image].removeprefix("./"), number))
+        query_rows.append(QueryRow(row.cells[query_column].strip(), row.cells[image_column].removeprefix("./"), number))
     return query_rows
 
 

@@ -32,7 +32,7 @@ _HEADERS = frozenset(
 class PairFormat(NamedTuple):
     """The format of a file of pairs, for its reader and for messages."""
 
-    what: str  # Name of the file in messages: "is-a file"
+    noun: str  # Name of the file in messages: "is-a file"
     columns: tuple[str, str]  # Names of the two columns in a header
     example: str  # An example of a line
     relation: str | None = None  # Relation that a word cannot have to itself: "a kind of"; None: no such check
@@ -60,7 +60,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
     message names file and line.
     """
     path = Path(path)
-    text = read_text(path, form.what)
+    text = read_text(path, form.noun)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path), strict=True)
     columns: tuple[int, int] | None = None
     n_columns = 2
@@ -79,7 +79,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
                 headers = _HEADERS.union(form.columns)
                 if form.needs_header or any(cells[2:]) or headers.issuperset(cell.casefold() for cell in cells):
                     raise DataError(
-                        f"{path} has the columns {', '.join(cells)}; the {form.what} needs {','.join(form.columns)}. "
+                        f"{path} has the columns {', '.join(cells)}; the {form.noun} needs {','.join(form.columns)}. "
                         "Rename its columns, or add a first line that names two."
                     )
             is_empty = False
@@ -89,7 +89,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
 
     if is_empty:
         raise DataError(
-            f"The {form.what} {path} has no relations; expected lines such as '{form.example}' "
+            f"The {form.noun} {path} has no relations; expected lines such as '{form.example}' "
             f"({','.join(form.columns)})."
         )
 

@@ -19,7 +19,7 @@ from visterm.core.files import GB, read_regular
 from visterm.core.system import is_alive
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.writing import whole_file
-from visterm.data.image_folders import DNG, IMAGES, RAW
+from visterm.data.image_folders import DNG, IMAGE_SUFFIXES, RAW_SUFFIXES
 from visterm.data.pillow import opened_image
 from visterm.data.program_tags import program_names, program_path
 from visterm.data.xmp.keywords import GIVEN, Keywords, first_paths, read_keywords
@@ -76,7 +76,7 @@ class Sidecars:
         if naming == FULL:
             return image.with_name(names.get(image.name, f"{image.name}{SUFFIX}"))
         if naming == STEM:
-            if len({suffix.lower() for suffix in stems.get(image.stem, ())} & (RAW - {DNG})) > 1:
+            if len({suffix.lower() for suffix in stems.get(image.stem, ())} & (RAW_SUFFIXES - {DNG})) > 1:
                 sidecar = f"{image.stem}{SUFFIX}"
                 raise DataError(f"{sidecar} would be of several RAW files, such as {image.name}. Rename one.")
             return image.with_name(names.get(image.stem, f"{image.stem}{SUFFIX}"))
@@ -97,11 +97,11 @@ class Sidecars:
         a file cannot be read or parsed.
         """
         sources = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
-        of_people = {tag_key(tag) for source in sources for tag in source.of_people}
+        people_tags = {tag_key(tag) for source in sources for tag in source.people_tags}
         marks = [mark for source in sources for mark in source.marks]
         return Keywords(
             joined_tags(sources),
-            [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in of_people],
+            [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in people_tags],
             paths=first_paths(source.paths for source in sources),
         )
 
@@ -118,7 +118,7 @@ class Sidecars:
                 stem, suffix = os.path.splitext(name)
                 if suffix.lower() == SUFFIX:
                     names[stem] = name
-                elif suffix.lower() in IMAGES:
+                elif suffix.lower() in IMAGE_SUFFIXES:
                     stems[stem].add(suffix)
             self._files_by_folder[folder] = names, dict(stems)
         return self._files_by_folder[folder]

@@ -11,7 +11,7 @@ from visterm.core.errors import DataError, NoTagsError, UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
-from visterm.data.image_folders import find_images, plain_name, unread_inside
+from visterm.data.image_folders import find_images, plain_name, unread_keywords_remark
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD_SPLITS,
@@ -29,15 +29,15 @@ from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
 
 # Names of the tables in Hugging Face's image folders, in order of preference
-METADATA = ("metadata.jsonl", "metadata.csv")
+METADATA_FILES = ("metadata.jsonl", "metadata.csv")
 
 # What "auto" looks for in addition to tables, for a message
-WITHOUT_COLUMNS = (
+OTHER_FORMS_TEXT = (
     "; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image (1.jpg.xmp or 1.xmp); one folder per tag "
     "(beach/1.jpg); keywords in the images"
 )
 
-_ELSEWHERE = "If they are in another file, name it: `tags`."
+_OTHER_FILE_ADVICE = "If they are in another file, name it: `tags`."
 KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images and in the images
 
 
@@ -83,7 +83,7 @@ def find_tags(
         if not keywords.records:
             remarks = "".join(f" {remark}" for remark in keywords.remarks[1:])
             problem = f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{remarks}"
-            raise NoTagsError(problem, setting="tags", value=source, advice=_ELSEWHERE)
+            raise NoTagsError(problem, setting="tags", value=source, advice=_OTHER_FILE_ADVICE)
         return keywords
 
     tags = _metadata_tags(folder, options)
@@ -91,9 +91,9 @@ def find_tags(
         tags = _tags_of_images(folder, files, separator)
     if tags is not None:
         return tags
-    also_searched = "" if columns else WITHOUT_COLUMNS
-    problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA)}){also_searched}."
-    raise NoTagsError(problem, setting="tags", value=source, advice=_ELSEWHERE)
+    also_searched = "" if columns else OTHER_FORMS_TEXT
+    problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA_FILES)}){also_searched}."
+    raise NoTagsError(problem, setting="tags", value=source, advice=_OTHER_FILE_ADVICE)
 
 
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
@@ -144,9 +144,9 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
             if isinstance(cause, PermissionError) and os.fspath(cause.filename) != os.fspath(image):
                 skipped.append(skipped_for_permission(error))
             continue
-        n_predicted += len(keywords.tags) - len(keywords.of_people)
-        keywords = keywords._replace(tags=usable_keywords(keywords.of_people, str(image), invalid_keywords))
-        if keywords.of_people:
+        n_predicted += len(keywords.tags) - len(keywords.people_tags)
+        keywords = keywords._replace(tags=usable_keywords(keywords.people_tags, str(image), invalid_keywords))
+        if keywords.people_tags:
             tagged_images.append((image, keywords._replace(paths=paths)))
 
     tree, names = tree_of_places(path for _, keywords in tagged_images for path in keywords.paths)
@@ -160,7 +160,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     if errors:
         n_images = count_of(len(errors), "image")
         remarks.append(f"Left out: {n_images} whose keywords cannot be read, such as: {errors[0]}")
-    remarks += [*refused_remarks(invalid_keywords), *unread_inside(images)]
+    remarks += [*refused_remarks(invalid_keywords), *unread_keywords_remark(images)]
     return TagsFound(records, remarks, "without keywords", tree.pairs, skipped)
 
 
@@ -171,7 +171,7 @@ def _names_in_tree(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> 
         for n in range(1, len(path) + 1):
             paths_to.setdefault(tag_key(path[n - 1]), []).append(path[:n])
     leaf_keys = {tag_key(path[-1]) for path in keywords.paths}
-    for tag in keywords.of_people:
+    for tag in keywords.people_tags:
         paths = paths_to.get(tag_key(tag), [])
         exact_paths = [path for path in paths if path in keywords.paths] if tag_key(tag) in leaf_keys else paths
         yield from (names[path] for path in exact_paths) if exact_paths else (tag,)
@@ -182,9 +182,9 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
 
     Names in a sub-folder's table are relative to the sub-folder, which may also be a split.
     """
-    tables = [path for name in METADATA if (path := folder / name).is_file()][:1]
+    tables = [path for name in METADATA_FILES if (path := folder / name).is_file()][:1]
     if not tables:
-        paths = (path for name in METADATA for path in sorted(folder.rglob(name)))
+        paths = (path for name in METADATA_FILES for path in sorted(folder.rglob(name)))
         visible_paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
         table_in_folder = {path.parent: path for path in reversed(visible_paths)}
         tables = [table_in_folder[parent] for parent in sorted(table_in_folder)]
@@ -202,7 +202,7 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
 
     names = {path.name for path in tables}
     location = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
-    other_tables = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
+    other_tables = {path.with_name(name) for path in tables for name in METADATA_FILES if name != path.name}
     unread_names = sorted({path.name for path in other_tables if path.is_file()})
     notes = "".join(f" ({name} lies there too and is not read)" for name in unread_names)
     return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{location}{notes}."])

@@ -262,7 +262,7 @@ def _drop_stop_tags(corpus: Corpus, stop_tags: Collection[str], tag_of: Mapping[
     )
     unused_tags = [tag for key, tag in by_key.items() if key not in used_keys]
     if unused_tags:
-        remark += f"; {count_of(len(unused_tags), 'line')} (such as '{unused_tags[0]}') of no tag of the images"
+        remark += f"; {count_of(len(unused_tags), 'line')} (such as '{unused_tags[0]}') match no tag of the images"
     return remaining, f"{remark}.", len(used_keys)
 
 
@@ -297,7 +297,7 @@ def _drop_repeats(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> t
             f"'{user}', {count_of(len(largest_group), 'image')}: {example})"
         )
     if n_unknown:
-        remark += f"; {count_of(n_unknown, 'image')} of no known user all kept"
+        remark += f"; {count_of(n_unknown, 'image')} of unknown users all kept"
     remaining = [i for i in range(len(corpus)) if i not in dropped_images]
     return corpus.subset(remaining), f"{remark}.", len(dropped_images)
 

@@ -27,7 +27,7 @@ HYPERNYMS = ("@", "@i")  # Pointer symbols: is a kind of, is an instance of
 PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)  # Has a part (trunk), has a member (tree), is made of (water)
 
 # Plural endings and the singular endings, in the order of morphy(7WN)
-ENDINGS = (
+PLURAL_ENDINGS = (
     ("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y")
 )  # fmt: skip
 
@@ -119,7 +119,7 @@ class WordNet:
         for plural, prefix in ((form, ""), (last_word, head + separator)):
             for base in self._exceptions.get(plural, ()):
                 yield prefix + base
-        for ending, singular_ending in ENDINGS:
+        for ending, singular_ending in PLURAL_ENDINGS:
             if form.endswith(ending) and len(form) > len(ending):
                 yield form[: -len(ending)] + singular_ending
 
@@ -309,7 +309,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
         offset = synset_offset(synset, bare=True)
         if synset and offset is None:
             expected = f"expected its id or number, such as n03358726; or nothing, for '{tag}' to have no meaning"
-            raise DataError(f"{source}: '{synset}' is no noun's synset; {expected}.")
+            raise DataError(f"{source}: '{synset}' is not a noun's synset; {expected}.")
         previous = lines_by_key.setdefault(_key(tag), MappedTag(tag, offset, source))
         if previous.offset != offset:
             raise DataError(

@@ -154,7 +154,7 @@ class TagTree:
             path.append(parents[0])
         return [self._names[key] for key in reversed(path)]
 
-    def grown(self, tags: Iterable[str]) -> dict[str, tuple[str, str]]:
+    def new_names(self, tags: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return the name and the parent of each new tag that is a path in the tree, parents first.
 
         ``animals/dog/pug`` is named pug, under dog; if the tree has another pug, it is named ``dog/pug``. Tags in the
@@ -176,10 +176,10 @@ class TagTree:
         tags = tuple(tags)
         if self._latest_result is None or self._latest_result[0] != tags:  # a catalogue often passes the same tags
             tree = self
-            if grown := self.grown(tags):
-                pairs = [*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)]
+            if new_tags := self.new_names(tags):
+                pairs = [*self.pairs, *((tag, self.parents(tag)[0]) for tag in new_tags)]
                 tree = TagTree(pairs, self._aliases, grows=True)
-                for tag, (name, _) in grown.items():
+                for tag, (name, _) in new_tags.items():
                     tree._paths_of.setdefault(tag_key(name), []).append(tag)
             self._latest_result = tags, tree
         return self._latest_result[1]

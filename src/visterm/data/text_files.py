@@ -20,15 +20,15 @@ MAX_TEXT_BYTES = GB  # Default maximum size of a text file
 MAX_WORD_LENGTH = 1000  # Maximum number of characters in a word or phrase: a longer line is not a phrase
 
 # First characters of cells that spreadsheets read as a formula, including full-width and skipped characters
-FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
 
 GUARD = "'"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Byte-order marks of UTF-16
 _WORD = re.compile(r"\w+")
 
 
-def read_text(path: Path, what: str = "tag file", limit: int = MAX_TEXT_BYTES, *, or_utf16: bool = False) -> str:
-    """Read a file (`what`, in messages) of at most `limit` bytes as UTF-8, with or without a byte-order mark.
+def read_text(path: Path, noun: str = "tag file", limit: int = MAX_TEXT_BYTES, *, or_utf16: bool = False) -> str:
+    """Read a file (`noun`, in messages) of at most `limit` bytes as UTF-8, with or without a byte-order mark.
 
     With `or_utf16`, a file with a UTF-16 byte-order mark is also accepted, as Excel writes for "Unicode text". Raises
     TagFileError if it cannot be opened, is not a regular file, is too large, or is in another encoding.
@@ -36,11 +36,11 @@ def read_text(path: Path, what: str = "tag file", limit: int = MAX_TEXT_BYTES, *
     try:
         content = read_regular(path, limit)
     except FileNotFoundError as error:
-        raise TagFileError(f"There is no {what} {path}.") from error
+        raise TagFileError(f"There is no {noun} {path}.") from error
     except OSError as error:
-        raise TagFileError(f"The {what} {path} cannot be read: {error.strerror or error}.") from error
+        raise TagFileError(f"The {noun} {path} cannot be read: {error.strerror or error}.") from error
     if content.startswith(UTF16) and not or_utf16:
-        raise TagFileError(f"The {what} {path} is in UTF-16; expected UTF-8. Save it as 'UTF-8' or 'CSV UTF-8'.")
+        raise TagFileError(f"The {noun} {path} is in UTF-16; expected UTF-8. Save it as 'UTF-8' or 'CSV UTF-8'.")
     try:
         return content.decode("utf-16" if content.startswith(UTF16) else "utf-8-sig")
     except UnicodeDecodeError as error:
@@ -48,7 +48,7 @@ def read_text(path: Path, what: str = "tag file", limit: int = MAX_TEXT_BYTES, *
         encodings = "'UTF-8'" if path.suffix == ".txt" else "'UTF-8' or 'CSV UTF-8'"
         problem = f"line {line} has the byte 0x{content[error.start]:02x}"
         encoding = "UTF-16" if content.startswith(UTF16) else "UTF-8"
-        raise TagFileError(f"The {what} {path} is not {encoding}: {problem}. Save it as {encodings}.") from error
+        raise TagFileError(f"The {noun} {path} is not {encoding}: {problem}. Save it as {encodings}.") from error
 
 
 def read_words(path: str | os.PathLike[str]) -> list[str]:
@@ -68,12 +68,12 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
 
 def guarded(cell: str) -> str:
     """Prefix a cell with an apostrophe if it would be read as a formula, or if `unguarded` would change it."""
-    return GUARD + cell if cell.lstrip(GUARD).startswith(FORMULA) else cell
+    return GUARD + cell if cell.lstrip(GUARD).startswith(FORMULA_STARTS) else cell
 
 
 def unguarded(cell: str) -> str:
     """Undo `guarded`."""
-    return cell[1:] if cell.startswith(GUARD) and cell.lstrip(GUARD).startswith(FORMULA) else cell
+    return cell[1:] if cell.startswith(GUARD) and cell.lstrip(GUARD).startswith(FORMULA_STARTS) else cell
 
 
 class Reference(NamedTuple):

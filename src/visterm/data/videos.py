@@ -117,10 +117,10 @@ class VideoFrames:
             write_whole(frame, content)
         return frame
 
-    def sweep(self, known: set[str]) -> None:
-        """Remove the frames of all videos except those in `known` (SHA-256), and leftovers of killed processes."""
+    def sweep(self, kept: set[str]) -> None:
+        """Remove the frames of all videos except those in `kept` (SHA-256), and leftovers of killed processes."""
         for folder in self.folder.iterdir() if self.folder.is_dir() else ():
-            if folder.name not in known:
+            if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _folder_of(self, path: str | os.PathLike[str], sha256: str) -> Path:
@@ -151,9 +151,9 @@ def _frame_name(at: float) -> str:
 def _scene_times(path: str, seconds: float) -> list[float]:
     """Return the times at which scenes begin, to the millisecond, including the first picture."""
     gap = max(MIN_SECONDS_APART, seconds / MAX_FRAMES)
-    since = "(t-prev_selected_t)"
+    elapsed = "(t-prev_selected_t)"
     is_changed = f"st(0,max(ld(0),gt(scene,{SCENE_CHANGE})))"  # remembered until frames are far enough apart
-    is_due = f"gte({since},{gap})*max({is_changed},gte({since},{max(MAX_SECONDS_APART, gap)}))"
+    is_due = f"gte({elapsed},{gap})*max({is_changed},gte({elapsed},{max(MAX_SECONDS_APART, gap)}))"
     expression = f"if(isnan(prev_selected_t),1,if({is_due},st(0,0)+1,0))"
     filters = f"scale=320:-2:flags=fast_bilinear,format=rgb24,select='{expression}',metadata=print:file=-"
     keyframes = ["-skip_frame", "nokey"] if seconds > MAX_SECONDS_TO_COMPARE_ALL else []
@@ -165,11 +165,11 @@ def _scene_times(path: str, seconds: float) -> list[float]:
 
 def _extract_frame(path: str, seconds: float) -> bytes:
     """Return the upright picture at a time, or else a second earlier, as JPEG; empty if the video has neither."""
-    size = f"scale=w='min({FRAME_SIDE},iw*max(sar,0.01))':h='min({FRAME_SIDE},ih)':force_original_aspect_ratio=decrease"
+    vf = f"scale=w='min({FRAME_SIDE},iw*max(sar,0.01))':h='min({FRAME_SIDE},ih)':force_original_aspect_ratio=decrease"
     for start in (seconds, max(0.0, seconds - 1)):
-        command = ["-ss", f"{start:.3f}", *_INPUT_OPTIONS, path, "-map", "0:V:0", "-frames:v", "1", "-vf", size]
-        as_jpeg = ["-c:v", "mjpeg", "-q:v", "3", "-f", "image2pipe", "pipe:1"]
-        if picture := _run("ffmpeg", [*_FFMPEG_OPTIONS, *command, *as_jpeg], FRAME_SECONDS, path):
+        command = ["-ss", f"{start:.3f}", *_INPUT_OPTIONS, path, "-map", "0:V:0", "-frames:v", "1", "-vf", vf]
+        jpeg_options = ["-c:v", "mjpeg", "-q:v", "3", "-f", "image2pipe", "pipe:1"]
+        if picture := _run("ffmpeg", [*_FFMPEG_OPTIONS, *command, *jpeg_options], FRAME_SECONDS, path):
             return picture
     return b""
 

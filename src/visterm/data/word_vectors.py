@@ -31,13 +31,13 @@ MAX_WORD_BYTES = 4096  # Maximum length of a word: a longer word means that numb
 
 # Tensors in visterm's own files: the matrix, and the words as UTF-8 bytes separated by line feeds
 VECTORS, WORDS = "vectors", "words"
-_TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
+_DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
 WordFilter: TypeAlias = Callable[[str], bool] | None  # Whether to read the vector of a word; None: read all
 
 # Words, in the order of their file, and float32 vectors of shape (n_words, width)
 WordRows: TypeAlias = tuple[list[str], NDArray[np.float32]]
-TENSORS = ".safetensors"
+TENSORS_SUFFIX = ".safetensors"
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
 ARCHIVES = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
 MIN_SHARE_WITH_VECTOR = 0.5  # Minimum share of a tag's words: else "the xyzzy" would be "the"
@@ -159,19 +159,19 @@ def _reader_of(path: Path) -> Callable[[Path, WordFilter], WordRows]:
         raise DataError(
             f"The file of word vectors {path} {why_no_file(path)}; expected GloVe, word2vec, fastText or safetensors."
         )
-    if path.suffix in (TENSORS, ".gz"):
-        return read_tensor_vectors if path.suffix == TENSORS else read_text_vectors
+    if path.suffix in (TENSORS_SUFFIX, ".gz"):
+        return read_tensor_vectors if path.suffix == TENSORS_SUFFIX else read_text_vectors
     with path.open("rb") as file:
-        start = file.readline(MAX_LINE_BYTES)
-        counts = two_counts(start.split()) if len(start) < 100 else None
+        first_line = file.readline(MAX_LINE_BYTES)
+        counts = two_counts(first_line.split()) if len(first_line) < 100 else None
         second_line = file.read(64 * (counts[1] + 1)) if counts is not None and counts[1] < MAX_LINE_BYTES else b""
-    if not start:
+    if not first_line:
         raise DataError(f"The file of word vectors {path} is empty.")
 
     for signature, description in ARCHIVES.items():
-        if start.startswith(signature):
+        if first_line.startswith(signature):
             raise DataError(f"{path} is {description}. Unpack it, and pass the file that was in it.")
-    if start.startswith(FASTTEXT_BINARY):
+    if first_line.startswith(FASTTEXT_BINARY):
         raise DataError(f"{path} is a model of fastText; expected its vectors as text (.vec).")
     if counts is None:
         return read_text_vectors
@@ -234,7 +234,7 @@ def read_binary_vectors(path: Path, is_requested: WordFilter) -> WordRows:
             if space < 0 or space + 1 + 4 * width > len(content):
                 raise DataError(
                     f"{path} says that it has {n_words:,} words of {width} numbers, but number {number + 1:,} is not "
-                    "whole. Copy it again."
+                    "complete. Copy it again."
                 )
             # word2vec ends each vector with a line feed, gensim does not
             word = content[position:space].lstrip(b"\n").decode("utf-8", "replace")
@@ -253,25 +253,25 @@ def read_tensor_vectors(path: Path, is_requested: WordFilter) -> WordRows:
     of ``NAME.txt`` or ``vocab.txt`` next to the file. Raises DataError if the file is not safetensors or has no such
     matrix, or the matrix does not have one row per word.
     """
-    header, start = _header(path)
+    header, first_line = _header(path)
 
-    def tensor(name: str, kind: str) -> NDArray[np.float32]:
+    def tensor(name: str, dtype: str) -> NDArray[np.float32]:
         first, stop = header[name]["data_offsets"]
         shape = tuple(header[name]["shape"])
-        return np.memmap(path, kind, "r", start + first, shape) if stop > first else np.zeros(0, kind)
+        return np.memmap(path, dtype, "r", first_line + first, shape) if stop > first else np.zeros(0, dtype)
 
     matrices = [name for name, entry in header.items() if len(entry["shape"]) == 2]
     if VECTORS not in matrices and len(matrices) != 1:
         names = ", ".join(sorted(matrices)) or "none"
         raise DataError(f"{path}: expected one matrix (words, numbers), or one named '{VECTORS}'; it has {names}.")
     name = VECTORS if VECTORS in matrices else matrices[0]
-    kind = header[name]["dtype"]
-    if kind not in _TYPES:
-        raise DataError(f"{path}: the matrix '{name}' is of the type {kind}; expected {', '.join(_TYPES)}.")
+    dtype = header[name]["dtype"]
+    if dtype not in _DTYPES:
+        raise DataError(f"{path}: the matrix '{name}' is of the type {dtype}; expected {', '.join(_DTYPES)}.")
     if 0 in header[name]["shape"]:
         missing_part = "columns" if header[name]["shape"][0] else "rows"
         raise DataError(f"{path}: the matrix '{name}' has no {missing_part}; expected a word and numbers in each row.")
-    matrix = tensor(name, _TYPES[kind])
+    matrix = tensor(name, _DTYPES[dtype])
 
     files = [path.with_suffix(".txt"), path.with_name("vocab.txt")]
     if WORDS in header:
@@ -373,6 +373,6 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))
     except (OSError, SafetensorError) as error:
-        raise DataError(f"{path} is not a safetensors file, or not whole.") from error
+        raise DataError(f"{path} is not a safetensors file, or not complete.") from error
     header.pop("__metadata__", None)
     return header, 8 + size

@@ -35,7 +35,7 @@ class Encoder(AnyEncoder):
     """
 
     batch_size: int = 32  # Number of images encoded together; a default for encoders without this setting
-    fit_images: int = 5000  # Maximum number of images to learn from; ``random_state`` draws them
+    max_fit_images: int = 5000  # Maximum number of images to learn from; ``random_state`` draws them
 
     @abstractmethod
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
@@ -67,7 +67,7 @@ class Encoder(AnyEncoder):
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         rng = as_generator(getattr(self, "random_state", None))
-        positions = rng.permutation(len(images))[: self.fit_images]
+        positions = rng.permutation(len(images))[: self.max_fit_images]
         self._fit_sample(self._readable([images[i] for i in positions], skip_unreadable), rng, progress)
 
     def _encode_images(self, images: Images, progress: Progress) -> Encoded:

@@ -38,7 +38,7 @@ MAX_COLUMNS = 2**40
 
 
 class NestedEncoder(Encoder):
-    """An encoder that contains other encoders. Subclasses implement `_listed`, `_fit_images` and `_join`.
+    """An encoder that contains other encoders. Subclasses implement `_inner_encoders`, `_fit_images` and `_join`.
 
     To encode, each image is decoded once, at the largest size that an inner encoder reads, and reduced to the size of
     each other encoder. A row is the same as from the encoder alone, except for rounding if a photo is reduced in two
@@ -66,7 +66,7 @@ class NestedEncoder(Encoder):
         return self
 
     @abstractmethod
-    def _listed(self) -> Sequence[object]:
+    def _inner_encoders(self) -> Sequence[object]:
         """List the inner encoders as passed to the constructor: names, pairs with settings, or encoders."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class NestedEncoder(Encoder):
         """Make unfitted inner encoders, with this encoder's seed and threads unless their settings differ."""
         options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
         parts: list[AnyEncoder] = []
-        for item in self._listed():
+        for item in self._inner_encoders():
             pair = [item, {}] if isinstance(item, str) else item
             if isinstance(item, AnyEncoder):
                 parts.append(clone(item))
@@ -113,7 +113,7 @@ class NestedEncoder(Encoder):
         self, images: Images, skip: bool, progress: Progress, task: str
     ) -> Generator[list[Matrix], None, None]:
         """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
-        positions = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        positions = as_generator(self.random_state).permutation(len(images))[: self.max_fit_images]
         unknown = self.unknown_images(images)
         if unknown and not skip:
             self.refuse_unknown(images)
@@ -131,8 +131,8 @@ class NestedEncoder(Encoder):
         if skipped and not skip:
             raise ImageError(skipped[0].image, skipped[0].reason)
         if not is_any_read:
-            unread = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
-            raise NoneReadableError([*skipped, *unread])
+            unknown_items = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
+            raise NoneReadableError([*skipped, *unknown_items])
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that an inner encoder does not know, by position, with the encoder's reason."""
@@ -244,7 +244,7 @@ class Chain(NestedEncoder):
     """
 
     argument = "encoders"
-    fit_images = 500
+    max_fit_images = 500
 
     test_params: ClassVar[dict[str, object]] = {
         "encoders": [
@@ -326,7 +326,7 @@ class Chain(NestedEncoder):
             return np.hstack([part.toarray() if sp.issparse(part) else part for part in scaled])
         return as_csr(sp.hstack([sp.csr_array(part) for part in scaled], format="csr"))
 
-    def _listed(self) -> Sequence[object]:
+    def _inner_encoders(self) -> Sequence[object]:
         encoders = split_specs(self.encoders) if isinstance(self.encoders, str) else self.encoders
         items = list(encoders) if isinstance(encoders, Iterable) else []
         if not items:
@@ -336,7 +336,7 @@ class Chain(NestedEncoder):
 
     def _weights_of_encoders(self) -> NDArray[np.float64]:
         """Return the weight of each encoder. Raises UserError for weights that are not finite numbers above 0."""
-        n = len(self._listed())
+        n = len(self._inner_encoders())
         if self.weights is None:
             return np.ones(n)
         expected = f"None, or {n} finite numbers above 0, one per encoder"

@@ -186,9 +186,9 @@ class AnyEncoder(Estimator, ABC):
         message = f"The image '{name_of(images[first])}' is {reason}."
         raise DataError(f"None of the {n:,} images is known. {message}" if n == n_unknown > 1 else message)
 
-    def _made_of(self, make: Callable[..., T], *args: object) -> T:
+    def _cached(self, make: Callable[..., T], *args: object) -> T:
         """Return ``make(*args)``, cached: call it again only if an array is another object or an argument differs."""
-        cache: dict[str, tuple[tuple[object, ...], T]] = self.__dict__.setdefault("_kept_made", {})
+        cache: dict[str, tuple[tuple[object, ...], T]] = self.__dict__.setdefault("_cache", {})
         old_args, result = cache.get(make.__qualname__, ((), None))
         arrays = (np.ndarray, sp.sparray)
         is_same = len(old_args) == len(args) and all(
@@ -293,8 +293,8 @@ class Places(NamedTuple):
     rows: Matrix  # array or CSR of float64, shape (n_places, n_features): each place's contribution to the row
     elsewhere: NDArray[np.float64]  # shape (n_features,): the part that belongs to no place
     # Singular nouns for places and features, such as "block" and "visterm"
-    place: str
-    feature: str
+    place_noun: str
+    feature_noun: str
     source: str = ""  # Description of `elsewhere`; empty if it is 0
 
 
@@ -309,8 +309,8 @@ def no_places(row: Matrix, source: str) -> Places:
 def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
     """Join the places of several encoders for one picture; each encoder's values are multiplied by its factor."""
     scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
-    places = {part.place for part in parts if len(part.boxes)}
-    features = {part.feature for part in parts if len(part.boxes)}
+    places = {part.place_noun for part in parts if len(part.boxes)}
+    features = {part.feature_noun for part in parts if len(part.boxes)}
     return Places(
         np.concatenate([part.boxes for part in parts]),
         sp.csr_array(sp.block_diag([sp.csr_array(rows) for rows in scaled], format="csr")),

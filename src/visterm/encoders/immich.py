@@ -125,7 +125,7 @@ class Immich(Encoder):
         if answer.status != 200 or answer.content.strip() != b"pong":
             raise ServiceError(
                 f"{server} is not Immich's machine-learning server: GET /ping returns {answer.status}, "
-                f"'{answer.shown[:60]}', and not 'pong'. The port of that server is 3003, the port of Immich is 2283."
+                f"'{answer.text[:60]}', and not 'pong'. The port of that server is 3003, the port of Immich is 2283."
             )
         self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), patient=False)
 
@@ -194,7 +194,7 @@ class Immich(Encoder):
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
         answer = self._ask(f"{server}/predict", body, headers, patient=patient and is_photo)
         if answer.status != 200:
-            reply, advice = answer.shown or "no message", _HINT
+            reply, advice = answer.text or "no message", _HINT
             if answer.status >= 500:
                 advice = (
                     "The name is unknown to the server, or the server cannot download the model: see its log, and use "
@@ -210,7 +210,7 @@ class Immich(Encoder):
             with np.errstate(over="ignore"):
                 row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            raise ServiceError(f"{server} answers without a vector ({answer.shown[:80]}). {_HINT}") from error
+            raise ServiceError(f"{server} answers without a vector ({answer.text[:80]}). {_HINT}") from error
 
         if row.ndim != 1 or not 0 < len(row) <= MAX_WIDTH:
             raise ServiceError(f"{server} answers with an array of shape {row.shape}; expected a vector. {_HINT}")
@@ -240,7 +240,7 @@ class Immich(Encoder):
     ) -> ServerAnswer:
         has_answered = patient and time.monotonic() - getattr(self, "_answered", -RETRY_SECONDS) < RETRY_SECONDS
         patience = Patience(self.timeout, self.retries if patient else min(self.retries, 1), self.wait, has_answered)
-        return ask(url, body=body, headers=headers, patience=patience, most=MAX_ANSWER_BYTES)
+        return ask(url, body=body, headers=headers, patience=patience, limit=MAX_ANSWER_BYTES)
 
 
 _HINT = "Is it the machine-learning server of a recent Immich?"

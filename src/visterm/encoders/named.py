@@ -132,7 +132,7 @@ class TextTower:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A row of the table of networks."""
+    """A network, as a row of the table of networks describes it."""
 
     name: str
     good_for: str

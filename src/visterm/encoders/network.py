@@ -42,7 +42,7 @@ class OpenNetwork(Protocol):
         """The device in use."""
 
     @property
-    def same_in_any_company(self) -> bool:
+    def is_batch_independent(self) -> bool:
         """Whether a picture's row does not depend on the batch: then each thread passes a few pictures."""
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -54,14 +54,14 @@ _OPEN_NETWORKS: WeakValueDictionary[tuple[type, str, str], OpenNetwork] = WeakVa
 
 
 class NetworkEncoder(Encoder):
-    """Feature rows from a network in a file. Subclasses implement `_place`, `_no_place` and `_open_file`.
+    """Feature rows from a network in a file. Subclasses implement `_configured_path`, `_path_error` and `_open_file`.
 
     `Onnx` describes how outputs become rows. Subclasses have the parameters `views`, `root`, `centre`, `normalise`,
     `random_state`, `batch_size` and `n_jobs` of `Onnx`, and its learned attributes except `settings_`.
     """
 
     location_attributes = ("network_path_",)
-    fit_images = 1000
+    max_fit_images = 1000
 
     file_parameter: str = "path"  # The constructor parameter with the path of the network
     views: str
@@ -96,11 +96,11 @@ class NetworkEncoder(Encoder):
         return str(self._open().runs_on)
 
     @abstractmethod
-    def _place(self) -> str | None:
+    def _configured_path(self) -> str | None:
         """Return the path of the network's file according to the parameters; None if they name no file."""
 
     @abstractmethod
-    def _no_place(self) -> UserError | StorageError:
+    def _path_error(self) -> UserError | StorageError:
         """Return the error, with advice, for parameters that name no file or a missing one."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class NetworkEncoder(Encoder):
     def _hash(self, path: str) -> str:
         return network_hash(path)
 
-    def _keep(self, path: str) -> None:
+    def _store_settings(self, path: str) -> None:
         """Store settings that affect rows, from files next to the network, in attributes ending in ``_``."""
 
     def _check_params(self) -> None:
@@ -128,7 +128,7 @@ class NetworkEncoder(Encoder):
         path = self._file()
         if not (self.root or self.centre):
             sample = islice(sample, 1)  # only the width is learned
-        self._kept_outputs = {} if self._open().same_in_any_company else None
+        self._kept_outputs = {} if self._open().is_batch_independent else None
         outputs: list[NDArray[np.float32]] = []
 
         with reported(progress, "learn the mean"):
@@ -142,7 +142,7 @@ class NetworkEncoder(Encoder):
             rows = np.sqrt(rows)
         mean = rows.mean(axis=0, dtype=np.float64) if self.centre else np.zeros(rows.shape[1])
         self.centre_ = mean.astype(np.float32)
-        self._keep(path)
+        self._store_settings(path)
         self.network_sha256_ = self._hash(path)
         self.network_path_ = os.path.abspath(path)
 
@@ -182,7 +182,7 @@ class NetworkEncoder(Encoder):
             return rows
 
         with Team(threads) as team:
-            if network.same_in_any_company:
+            if network.is_batch_independent:
                 return np.stack(list(chain.from_iterable(team.run(mean_outputs, -(-len(batch) // step)))))
             return np.stack(_means(network, team.run(pictures, len(batch))))
 
@@ -215,7 +215,7 @@ class NetworkEncoder(Encoder):
         """
         if not hasattr(self, "network_sha256_"):
             return self._file()
-        paths = [path for path in (self._place(), self.network_path_) if path is not None]
+        paths = [path for path in (self._configured_path(), self.network_path_) if path is not None]
         paths = list(dict.fromkeys(map(os.path.abspath, paths)))
         files = [path for path in paths if os.path.isfile(path)]
         for path in files:
@@ -234,14 +234,14 @@ class NetworkEncoder(Encoder):
         )
 
     def _file(self) -> str:
-        path = self._place()
+        path = self._configured_path()
         if path is None:
-            raise self._no_place()
+            raise self._path_error()
         return path
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         sha256 = getattr(self, "network_sha256_", None)
-        path = self._place() if sha256 is None else None
+        path = self._configured_path() if sha256 is None else None
         return {**params, self.file_parameter: sha256 or (None if path is None else self._hash(path))}
 
     def __getstate__(self) -> dict[str, object]:

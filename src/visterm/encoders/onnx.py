@@ -105,7 +105,7 @@ class Onnx(NetworkEncoder):
         "cpu"; "cuda", "openvino", "coreml" or "directml" if onnxruntime supports it; "auto": the first available.
         Rows differ by rounding.
     random_state : int, RandomState, Generator or None
-        Draws the photos that the mean is computed from, if there are more than `fit_images`.
+        Draws the photos that the mean is computed from, if there are more than `max_fit_images`.
     batch_size : int
         Photos in memory at a time.
     n_jobs : int, optional
@@ -245,7 +245,7 @@ class Onnx(NetworkEncoder):
     def _check_learned(self) -> None:
         check_settings(self.settings_)
 
-    def _place(self) -> str | None:
+    def _configured_path(self) -> str | None:
         if self.path is not None and self.network is not None:
             problem = f"Both path ({self.path}) and network ('{self.network}') are given."
             raise UserError(problem, setting="network", value=self.network, advice="Leave one out.")
@@ -257,7 +257,7 @@ class Onnx(NetworkEncoder):
         row = network_named(self.network)
         return local_path(row, row.image)
 
-    def _no_place(self) -> UserError | StorageError:
+    def _path_error(self) -> UserError | StorageError:
         if self.network is not None and self.network not in networks() and hasattr(self, "network_path_"):
             return StorageError(
                 f"This encoder was fitted with the network '{self.network}', which has no row in {users_table()}. Its "
@@ -279,9 +279,9 @@ class Onnx(NetworkEncoder):
 
     def _network_file(self) -> str:
         if self.network is not None and hasattr(self, "network_sha256_"):
-            paths = [path for path in (self._place(), self.network_path_) if path is not None]
+            paths = [path for path in (self._configured_path(), self.network_path_) if path is not None]
             if not any(map(os.path.isfile, paths)):
-                raise self._no_place()
+                raise self._path_error()
         return super()._network_file()
 
     def _open_file(self, path: str) -> OnnxNetwork:
@@ -303,7 +303,7 @@ class Onnx(NetworkEncoder):
     def _hash(self, path: str) -> str:
         return onnx_hash(path)
 
-    def _keep(self, path: str) -> None:
+    def _store_settings(self, path: str) -> None:
         self.settings_ = self._file_settings(path)
 
     def _file_settings(self, path: str | None) -> Settings:
@@ -316,5 +316,5 @@ class Onnx(NetworkEncoder):
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         """Identify the network by its content instead of its name."""
         params = {k: v for k, v in params.items() if k != "network"}
-        settings = self._file_settings(None if hasattr(self, "settings_") else self._place())
+        settings = self._file_settings(None if hasattr(self, "settings_") else self._configured_path())
         return {**super()._fingerprint_params(params), "settings": settings}

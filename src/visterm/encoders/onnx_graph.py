@@ -26,9 +26,9 @@ RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose",
 LOCATION = "location"  # The key of a weight with the name of its file
 
 MIN_OPSET = 9
-"""The first version of ONNX's operators in which those that are written here, except `NEWER`, have their
+"""The first version of ONNX's operators in which those that are written here, except `NEWER_OPSETS`, have their
 current meaning."""
-NEWER = {"TopK": 10}
+NEWER_OPSETS = {"TopK": 10}
 MIN_IR_VERSION = 4  # The first version of the format in which weights need not be inputs
 
 Operand: TypeAlias = "str | NDArray[Any] | float"
@@ -80,7 +80,7 @@ def makers(model: bytes) -> dict[str, tuple[str, list[str]]]:
 
     Raises StorageError if the file is truncated.
     """
-    with refusing_broken():
+    with parse_errors_as_storage_errors():
         steps = onnx_package().ModelProto.FromString(model).graph.node
         return {_text(name): (step.op_type, [*map(_text, step.input)]) for step in steps for name in step.output}
 
@@ -116,7 +116,7 @@ def before_classes(model: bytes, output: str) -> str:
     raise UserError(problem, setting="pooling", value="before_classes", advice="Leave it out.")
 
 
-def giving_out(model: bytes, names: Sequence[str]) -> bytes:
+def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     """Return a model with the tensors `names` as further outputs.
 
     Protocol buffers merge parts of a message that occur several times, so bytes appended to the file extend its graph.
@@ -161,7 +161,7 @@ def _weight_files(path: str, sha256: str) -> list[str]:
     if LOCATION.encode() not in content:  # no weights in other files: avoids parsing most networks
         return []
     try:
-        with refusing_broken():
+        with parse_errors_as_storage_errors():
             weights = onnx_package().ModelProto.FromString(content).graph.initializer
             entries = [entry for tensor in weights for entry in tensor.external_data]
             return sorted({_text(entry.value) for entry in entries if entry.key == LOCATION})
@@ -187,7 +187,7 @@ def onnx_package() -> Any:
 
 
 @contextmanager
-def refusing_broken() -> Iterator[None]:
+def parse_errors_as_storage_errors() -> Iterator[None]:
     """Turn parsing errors of a graph into StorageError."""
     onnx_package()
     from google.protobuf.message import DecodeError
@@ -256,7 +256,7 @@ class GraphSteps:
     def _write(
         self, op: str, operands: Sequence[Operand], outputs: Sequence[str], attributes: Mapping[str, object]
     ) -> None:
-        self.opset = max(self.opset, NEWER.get(op, MIN_OPSET))
+        self.opset = max(self.opset, NEWER_OPSETS.get(op, MIN_OPSET))
         names = []
         for operand in operands:
             name = operand if isinstance(operand, str) else self._name()
@@ -287,7 +287,7 @@ def around_network(
     operators are older than the version that the steps need.
     """
     (name, dtype, shape), onnx = network_input, onnx_package()
-    with refusing_broken():
+    with parse_errors_as_storage_errors():
         joined = onnx.ModelProto.FromString(model)
     opset = max(before.opset, after.opset)
 

@@ -19,8 +19,8 @@ from visterm.core.errors import DataError, StorageError, UnknownNameError, UserE
 from visterm.core.files import GB
 from visterm.core.registry import unknown
 from visterm.core.writing import in_bytes
-from visterm.encoders.onnx_graph import averaged_into, before_classes, giving_out, missing, read_network
-from visterm.encoders.onnx_settings import as_layout, settings_inside
+from visterm.encoders.onnx_graph import averaged_into, before_classes, missing, read_network, with_outputs
+from visterm.encoders.onnx_settings import as_layout, embedded_settings
 from visterm.encoders.preparation import (
     Numbers,
     Preparation,
@@ -96,12 +96,12 @@ class OnnxNetwork:
         self.outputs = [output.name for output in self._session.get_outputs()]
         self.output = chosen_output(path, self.outputs, settings.get("output"))
         self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
-        embedded = settings_inside(self._session.get_modelmeta().custom_metadata_map)
+        embedded = embedded_settings(self._session.get_modelmeta().custom_metadata_map)
 
         if self.pooling == "before_classes":
             model = read_network(path)
             self.output = before_classes(model, self.output)
-            self._session = open_session(path, giving_out(model, [self.output]), device=device)
+            self._session = open_session(path, with_outputs(model, [self.output]), device=device)
             self._declared = []
 
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout", "pooling")}
@@ -125,7 +125,7 @@ class OnnxNetwork:
         return next((name for name, provider in PROVIDERS.items() if provider == first), "cpu")
 
     @property
-    def same_in_any_company(self) -> bool:
+    def is_batch_independent(self) -> bool:
         """Whether a row is the same in any batch: on the CPU, or if the network takes a fixed number."""
         return self._fixed or self.runs_on == "cpu"
 
@@ -134,15 +134,15 @@ class OnnxNetwork:
 
         Raises DataError if an output is not finite, or is not rows, tokens or maps.
         """
-        if not self.same_in_any_company:
+        if not self.is_batch_independent:
             return self._run(pictures)
-        step = CPU_BATCH if len(pictures) >= CPU_BATCH and self._may_go_together else 1
+        step = CPU_BATCH if len(pictures) >= CPU_BATCH and self._can_batch else 1
         n_in_batches = len(pictures) // step * step
         parts = [self._run(pictures[i : i + step]) for i in range(0, n_in_batches, step)]
         return np.concatenate([*parts, *(self._run(pictures[i : i + 1]) for i in range(n_in_batches, len(pictures)))])
 
     @cached_property
-    def _may_go_together(self) -> bool:
+    def _can_batch(self) -> bool:
         """Whether `CPU_BATCH` pictures give the same bytes as each alone: tested once, on random pictures.
 
         How a runtime computes depends on shapes, not on values. An int8 network may compute its scales over the batch.
@@ -188,7 +188,7 @@ class OnnxNetwork:
         if len(self._declared) != 3:  # the axes of a map
             model = read_network(self.path)
             names += averaged_into(model, self.output)
-            session = open_session(self.path, giving_out(model, [name for name in names if name not in self.outputs]))
+            session = open_session(self.path, with_outputs(model, [name for name in names if name not in self.outputs]))
         maps = []
 
         for picture in pictures:

@@ -48,7 +48,8 @@ def settings_beside(path: str | os.PathLike[str]) -> Settings:
         return settings
 
     try:
-        foreign_settings = (of_open_clip if foreign_file.name == OPEN_CLIP else of_transformers)(_read(foreign_file))
+        convert = open_clip_settings if foreign_file.name == OPEN_CLIP else transformers_settings
+        foreign_settings = convert(_read(foreign_file))
         check_settings(foreign_settings)
     except (UserError, TypeError) as error:
         raise DataError(f"{foreign_file}: {error} Name the settings in {file}, and remove this file.") from error
@@ -67,7 +68,7 @@ def _read(file: Path) -> Settings:
     return settings
 
 
-def of_open_clip(config: Settings) -> Settings:
+def open_clip_settings(config: Settings) -> Settings:
     """Return the settings in a ``preprocess_cfg.json``. Raises UserError if one is not supported."""
     mode = config.get("resize_mode") or "shortest"
     if mode not in _RESIZE_MODES:
@@ -79,7 +80,7 @@ def of_open_clip(config: Settings) -> Settings:
     return {**settings, "resize": _RESIZE_MODES[mode]}
 
 
-def of_transformers(config: Settings) -> Settings:
+def transformers_settings(config: Settings) -> Settings:
     """Return the settings in a ``preprocessor_config.json``. Raises UserError if one is not supported."""
     settings: Settings = {}
     resample = config.get("resample")
@@ -138,7 +139,7 @@ def check_settings(settings: Settings) -> None:
         _READERS[key](value)
 
 
-def settings_inside(metadata: Mapping[str, str]) -> Settings:
+def embedded_settings(metadata: Mapping[str, str]) -> Settings:
     """Read the image metadata of the ONNX standard (MetadataProps, image category).
 
     Return ``colours``, ``scale``, ``mean`` and ``std`` as far as ``Image.BitmapPixelFormat`` and

@@ -79,16 +79,16 @@ class Precomputed(AnyEncoder):
         self.refuse_unknown(images, only_if_all=True)
         table = self._open()
         rows = table.rows_of(images)
-        without_row = np.flatnonzero(rows < 0)
-        unused = np.setdiff1d(np.arange(len(table.names)), rows)
+        missing = np.flatnonzero(rows < 0)
+        unused_rows = np.setdiff1d(np.arange(len(table.names)), rows)
         remarks = []
 
-        if without_row.size:
-            missing_text = f"{count_of(without_row.size, 'image')} (such as '{names[without_row[0]]}')"
+        if missing.size:
+            missing_text = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
             remarks.append(f"Left out: {missing_text}, without a row in {table.file}.")
-        if unused.size:
-            unused_text = f"{unused.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
-            example = table.names[unused[0]]
+        if unused_rows.size:
+            unused_text = f"{unused_rows.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
+            example = table.names[unused_rows[0]]
             remarks.append(f"Not used: {unused_text} (such as '{example}'), whose images have no tags.")
         return remarks
 
@@ -184,14 +184,14 @@ class _OpenFeatures:
     def rows_of(self, images: AnyImages) -> NDArray[np.int64]:
         """Return the row of each image; -1 for images without a row."""
         rows = np.full(len(images), -1, np.int64)
-        claimed: dict[int, str] = {}
+        name_of_row: dict[int, str] = {}
         for i, image in enumerate(images):
             name = name_of(image)
             key = name_key(name)
             if key in self._row_of_key:
                 rows[i] = self._row_of_key[key]
                 continue
-            matches = self._paths_by_end.ending_as(key)
+            matches = self._paths_by_end.paths_matching(key)
             if len(matches) > 1:
                 raise DataError(
                     f"The image '{name}' may be {len(matches)} rows of {self.file}: {', '.join(matches[:3])}"
@@ -199,10 +199,10 @@ class _OpenFeatures:
                 )
             if matches:
                 row = self._row_of_key[matches[0]]
-                first_path, second_path = (f"/{path}" for path in (claimed.setdefault(row, name), name))
+                first_path, second_path = (f"/{path}" for path in (name_of_row.setdefault(row, name), name))
                 if not first_path.endswith(second_path) and not second_path.endswith(first_path):
                     raise DataError(
-                        f"The images '{claimed[row]}' and '{name}' would both have the row '{self.names[row]}' of "
+                        f"The images '{name_of_row[row]}' and '{name}' would both have the row '{self.names[row]}' of "
                         f"{self.file}. Write longer paths into the file, to distinguish the images."
                     )
                 rows[i] = row

@@ -135,9 +135,9 @@ def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> 
     image = Image.fromarray(photo)
     height, width = preparation.size
     if views == "trained" and preparation.resize is not None:
-        resized, x, y = _resized_and_offset(image.size, preparation)
+        resized_size, x, y = _resized_and_offset(image.size, preparation)
         picture = Image.new("RGB", (width, height), (round(preparation.fill),) * 3)
-        picture.paste(image.resize(resized, RESIZE_FILTERS[preparation.interpolation]), (-x, -y))
+        picture.paste(image.resize(resized_size, RESIZE_FILTERS[preparation.interpolation]), (-x, -y))
         yield np.asarray(picture)
         return
     for box in boxes_of(image.size, preparation, views):
@@ -150,8 +150,8 @@ def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Ite
     With margins, the box extends beyond the photo.
     """
     if views == "trained" and preparation.resize is not None:
-        resized, x, y = _resized_and_offset(size, preparation)
-        x_scale, y_scale = size[0] / resized[0], size[1] / resized[1]
+        resized_size, x, y = _resized_and_offset(size, preparation)
+        x_scale, y_scale = size[0] / resized_size[0], size[1] / resized_size[1]
         yield x * x_scale, y * y_scale, (x + preparation.size[1]) * x_scale, (y + preparation.size[0]) * y_scale
         return
 
@@ -187,17 +187,17 @@ def _resized_and_offset(size: tuple[int, int], preparation: Preparation) -> tupl
         return (width, height), 0, 0
     if preparation.resize == "pad":
         ratio = max(h / height, w / width)
-        fitted = round(w / ratio), round(h / ratio)
-        return fitted, -((width - fitted[0]) // 2), -((height - fitted[1]) // 2)
+        fitted_size = round(w / ratio), round(h / ratio)
+        return fitted_size, -((width - fitted_size[0]) // 2), -((height - fitted_size[1]) // 2)
 
     if height == width:
         short = round(height / (preparation.crop or 1))
-        fitted = (short, int(short * h / w)) if w <= h else (int(short * w / h), short)
+        fitted_size = (short, int(short * h / w)) if w <= h else (int(short * w / h), short)
     else:
         ratio = min(h / height, w / width) * (preparation.crop or 1)
-        fitted = round(w / ratio), round(h / ratio)
+        fitted_size = round(w / ratio), round(h / ratio)
     to_int = int if preparation.resize == "shortest_floor" else round
-    return fitted, to_int((fitted[0] - width) / 2), to_int((fitted[1] - height) / 2)
+    return fitted_size, to_int((fitted_size[0] - width) / 2), to_int((fitted_size[1] - height) / 2)
 
 
 MEAN_TOLERANCE = 1e-3  # Tolerance of averages relative to the mean absolute value; enough for float16 networks too
@@ -270,9 +270,9 @@ def channels_last(
     fits_first, fits_last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
     if fits_first != fits_last:
         return fits_last
-    fixed = [isinstance(axis, int) for axis in declared]
-    if fixed in ([True, False, False], [False, False, True]):
-        return fixed[2]
+    is_fixed = [isinstance(axis, int) for axis in declared]
+    if is_fixed in ([True, False, False], [False, False, True]):
+        return is_fixed[2]
 
     if pictures_last:
         raise UserError(

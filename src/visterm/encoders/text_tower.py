@@ -27,19 +27,19 @@ _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 
 
 class OnnxTextTower:
-    """The open text tower of a row of the table of networks.
+    """The text tower of a network (see `Network`), loaded and ready to run.
 
     Each text is run separately, in any number of threads, so that a vector does not depend on the other texts: int8
     towers compute scales over the whole batch.
 
-    Raises StorageError if a file is missing or is not the expected file; UserError if the row has no text tower, or the
+    Raises StorageError if a file is missing or is not the expected file; UserError if it has no text tower, or the
     network does not take tokens; MissingExtraError if tokenizers is not installed.
     """
 
     def __init__(self, network: Network) -> None:
         if network.text is None:
             raise no_text_tower(network.name)
-        self.text = text = network.text
+        self._tower = text = network.text
         self.path = path = required(network, text.model)
         self._tokenizer_path = required(network, text.tokenizer)
         self._tokenizer = self._open_tokenizer()
@@ -50,7 +50,7 @@ class OnnxTextTower:
     @property
     def fingerprint(self) -> str:
         """Return a SHA-256 of everything that vectors depend on: both files, and how texts are prepared."""
-        settings = [self.text.length, self.text.pad_id, self.text.canonicalise, self._output]
+        settings = [self._tower.length, self._tower.pad_id, self._tower.canonicalise, self._output]
         parts = [onnx_hash(self.path), network_hash(self._tokenizer_path), *map(str, settings)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -82,7 +82,7 @@ class OnnxTextTower:
 
         Both have the tower's length: longer texts are truncated, but keep the end token if the tokenizer has one.
         """
-        encoding = self._tokenizer.encode(prepared_text(text, canonicalise=self.text.canonicalise))
+        encoding = self._tokenizer.encode(prepared_text(text, canonicalise=self._tower.canonicalise))
         return {"ids": np.array(encoding.ids, np.int64), "mask": np.array(encoding.attention_mask, np.int64)}
 
     def _open_tokenizer(self) -> Any:
@@ -98,7 +98,7 @@ class OnnxTextTower:
         except Exception as error:  # tokenizers raises plain Exception for all errors
             raise StorageError(f"{self._tokenizer_path} cannot be opened as a tokenizer: {error}.") from error
 
-        length, pad_id = self.text.length, self.text.pad_id
+        length, pad_id = self._tower.length, self._tower.pad_id
         pad_token = tokenizer.id_to_token(pad_id)
         if pad_token is None:
             raise UserError(f"pad_id is {pad_id}, which is not a token of {self._tokenizer_path}. Correct the row.")
@@ -111,14 +111,14 @@ class OnnxTextTower:
         inputs = self._session.get_inputs()
         kinds = ["mask" if tensor.name == MASK_NAME else "ids" for tensor in inputs]
         shapes = [tuple(tensor.shape) for tensor in inputs]
-        lengths = [shape[1] if isinstance(shape[1], int) else self.text.length for shape in shapes if len(shape) == 2]
+        lengths = [shape[1] if isinstance(shape[1], int) else self._tower.length for shape in shapes if len(shape) == 2]
         is_small = all(not isinstance(shape[0], int) or shape[0] <= MAX_BATCH for shape in shapes if shape)
-        are_valid = is_small and lengths == [self.text.length] * len(inputs)
+        are_valid = is_small and lengths == [self._tower.length] * len(inputs)
         if kinds.count("ids") != 1 or not are_valid or any(tensor.type not in _TOKEN_DTYPES for tensor in inputs):
             listing = ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in inputs)
             raise UserError(
-                f"{self.path} takes {listing}; expected numbers of tokens (texts, {self.text.length}), and optionally "
-                f"an {MASK_NAME}, for at most {MAX_BATCH} texts."
+                f"{self.path} takes {listing}; expected numbers of tokens (texts, {self._tower.length}), and "
+                f"optionally an {MASK_NAME}, for at most {MAX_BATCH} texts."
             )
 
         return [

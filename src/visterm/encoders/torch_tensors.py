@@ -1,8 +1,8 @@
-"""Read tensors from files in torch's format of before version 1.6, without torch and without running what they say.
+"""Read tensors from files in torch's format of before version 1.6, without torch and without running code from them.
 
 Such a file is five pickles (a magic number, a version, facts about the machine, the tensors, the keys of their
-storages), and then the numbers of each storage. Unpickling may call any function that a pickle names. Here it may
-name four, and none of these does more than hold what it gets.
+storages), and then the numbers of each storage. Unpickling may call any function that a pickle names. Here only four
+names are allowed, and these only store their arguments.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def _tensors(stream: BytesIO, content: bytes) -> dict[str, Numbers]:
     magic, version, machine, tensors, keys = (_TensorUnpickler(stream).load() for _ in range(5))
     if (magic, version) != (MAGIC, VERSION) or machine["little_endian"] is not True:
         raise ValueError("it does not begin with the magic number of that format")
-    declared = {tensor.storage.key: tensor.storage for tensor in dict.values(tensors)}
+    storage_of_key = {tensor.storage.key: tensor.storage for tensor in dict.values(tensors)}
     storages = {}
 
     for key in keys:
         (length,) = struct.unpack("<q", stream.read(8))
-        storage = declared[key]
+        storage = storage_of_key[key]
         if length != storage.length:
             raise ValueError(f"a storage has {length} numbers and should have {storage.length}")
         storages[key] = np.frombuffer(content, storage.dtype, length, stream.tell())
@@ -58,14 +58,14 @@ def _tensors(stream: BytesIO, content: bytes) -> dict[str, Numbers]:
 
 
 def _view(tensor: _StoredTensor, storages: Mapping[str, Numbers]) -> Numbers:
-    """Return a tensor's part of its storage; NumPy refuses one that is not inside it."""
+    """Return a tensor's part of its storage; NumPy refuses a part that is not inside the storage."""
     numbers = storages[tensor.storage.key]
     offset, *strides = (steps * numbers.itemsize for steps in (tensor.offset, *tensor.strides))
     return np.ndarray(tensor.shape, numbers.dtype, numbers, offset, strides)
 
 
 class _Storage(NamedTuple):
-    """Numbers of one type, which tensors share parts of."""
+    """Numbers of one type; each tensor is a part of a storage."""
 
     kind: str
     dtype: str
@@ -76,7 +76,7 @@ class _Storage(NamedTuple):
 
 
 class _StoredTensor(NamedTuple):
-    """What a pickle says of a tensor."""
+    """The description of a tensor in a pickle."""
 
     storage: _Storage
     offset: int
@@ -92,14 +92,14 @@ _ALLOWED: Final[Mapping[tuple[str, str], object]] = {
     ("torch", "FloatStorage"): "<f4",
     ("torch", "LongStorage"): "<i8",
 }
-"""What stands for a name in a pickle. No other name is looked up."""
+"""Name in a pickle -> the object that it is read as. All other names are refused."""
 
 
 class _TensorUnpickler(pickle.Unpickler):
     """Reads one pickle, and refuses every name that is not in `_ALLOWED`."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name."""
+        """Return the object for a name. Raises UnpicklingError for a name that is not allowed."""
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         return _ALLOWED[module, name]

@@ -291,14 +291,14 @@ class Visterms(Encoder):
         return BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
 
     def _table(self) -> NDArray[np.uint8]:
-        return self._made_of(colour_table, self.colours_, self.colour_space == "lab")
+        return self._cached(colour_table, self.colours_, self.colour_space == "lab")
 
     def _finder_and_pyramid(self) -> tuple[WordFinder, VistermPyramid]:
         """Return the word finder for blocks, which is created once, and the layout of rows."""
         learned = (self.codebook_, self.scale_words_, self.spread_)
         settings = (self._cutter(), self.neighbours, self.softness, self.nearest_groups)
         pyramid = VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
-        return self._made_of(WordFinder, *learned, *settings), pyramid
+        return self._cached(WordFinder, *learned, *settings), pyramid
 
     def _check_learned(self) -> None:
         if len(self.colours_) > MAX_COLOURS:

@@ -23,7 +23,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.evaluation.evaluate import encode_for_all
-from visterm.features.training_rows import HELD_OUT, LEARNED
+from visterm.features.training_rows import TRAIN_SPLIT, VALID_SPLIT
 from visterm.learning.part_settings import check_combination
 from visterm.metrics.ranking import Scores
 from visterm.metrics.retrieval import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
@@ -208,7 +208,7 @@ def _queries_from_file(
 
 def learned_part(corpus: Corpus) -> Corpus | None:
     """Return the training and validation images of a corpus by its splits; None if it has no such splits."""
-    rows = [i for i, split in enumerate(corpus.splits) if split in (LEARNED, HELD_OUT)]
+    rows = [i for i, split in enumerate(corpus.splits) if split in (TRAIN_SPLIT, VALID_SPLIT)]
     return corpus.subset(rows) if rows else None
 
 

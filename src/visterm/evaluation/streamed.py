@@ -34,8 +34,8 @@ from visterm.features.streaming.joining import (
     TRAIN,
     JoinedTable,
     batches_of,
-    check_met,
     tag_hash,
+    unmatched_remark,
 )
 from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint
@@ -237,5 +237,5 @@ class MeasuredTags(JoinedTable):
                 else:
                     unread.append((bit, item))
 
-        self.remarks += check_met(self.shards, n_matched, n_missing, example)
+        self.remarks += unmatched_remark(self.shards, n_matched, n_missing, example)
         self.remarks += contradiction_remarks(self._contradictions)

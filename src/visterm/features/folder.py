@@ -23,7 +23,7 @@ from visterm.core import persist
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.learned import Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import read_skipped, skipped_bytes
-from visterm.core.remote import as_path, in_full
+from visterm.core.remote import absolute, as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import json_text
@@ -79,7 +79,7 @@ class FeatureFolder:
         self.data = self.path / DATA
         self.unfinished = self.path / self.unfinished_name
 
-    def check_place(self) -> None:
+    def check_path(self) -> None:
         """Check, before any long work, that the path can be used for a features folder.
 
         Raises StorageError unless it is a features folder, finished or not, or is empty or missing.
@@ -161,7 +161,7 @@ class FeatureFolder:
         file = self.shard_to_write(entry.file)
         return file.is_file() and persist.file_hash(file) == entry.sha256
 
-    def is_whole(self, entry: ShardEntry) -> bool:
+    def is_intact(self, entry: ShardEntry) -> bool:
         """Return whether a shard exists and is unchanged."""
         file = self.data / entry.file
         return file.is_file() and persist.file_hash(file) == entry.sha256
@@ -182,7 +182,7 @@ class FeatureFolder:
 
     def check(self, entry: ShardEntry) -> None:
         """Raise `CorruptFileError` if a shard is missing, or was changed since it was written."""
-        if not self.is_whole(entry):
+        if not self.is_intact(entry):
             raise self.damaged(entry)
 
     def damaged(self, entry: ShardEntry) -> CorruptFileError:
@@ -205,7 +205,7 @@ class FeatureFolder:
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Save the fitted encoder, with the request of the first job."""
-        with persist.new_folder(in_full(self.path / ENCODER), ENCODER) as folder:
+        with persist.new_folder(absolute(self.path / ENCODER), ENCODER) as folder:
             persist.save_estimator(encoder, ENCODERS, folder, ENCODER)
             persist.write_json(folder / ASKED, first._asdict())
 
@@ -249,9 +249,9 @@ class FeatureFolder:
             self._sweep()
 
     def _sweep(self) -> None:
-        current = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
+        names = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
         for file in self.files_of(self.data):
-            if file.name not in current:
+            if file.name not in names:
                 file.unlink()
 
     def files_of(self, folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from visterm.core.executor import Executor, for_parts, require_visible_path
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
 from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported, silent
-from visterm.core.remote import in_full
+from visterm.core.remote import absolute
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
@@ -93,11 +93,11 @@ def encode_folder(
     if shard_size is not None:
         check_count(shard_size, "shard_size")
     folder = feature_folder(out)
-    folder.check_place()
+    folder.check_path()
     executor = Executor(n_jobs) if executor is None else executor
     n_jobs = executor.n_jobs
     requested = _requested_encoder(folder, encoder, encoder_params or {}, run, seed, n_jobs)
-    root = in_full(images)
+    root = absolute(images)
     unsearched = Unsearched()
     names = image_names(images, unsearched=unsearched)
 
@@ -106,40 +106,40 @@ def encode_folder(
         if not folder.has_encoder():
             if requested is None:
                 say(default_line())
-            new = make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs}) if requested is None else requested
-            first_job = FirstJob(new.fingerprint, shard_size or SHARD_SIZE)
+            new_encoder = requested or make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs})
+            first_job = FirstJob(new_encoder.fingerprint, shard_size or SHARD_SIZE)
             if run is None:
-                new.fit(ListedImages(root, names), skip_unreadable=True, progress=progress)
-            folder.save_encoder(new, first_job)
+                new_encoder.fit(ListedImages(root, names), skip_unreadable=True, progress=progress)
+            folder.save_encoder(new_encoder, first_job)
         fitted, first_job = _folder_encoder(folder, requested, n_jobs)
-        before = folder.contents()
-        if before is not None and before.fingerprint != fitted.fingerprint:
+        previous = folder.contents()
+        if previous is not None and previous.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
-                f"The rows in {folder.path} were made by an encoder with the fingerprint {before.fingerprint}; the "
+                f"The rows in {folder.path} were made by an encoder with the fingerprint {previous.fingerprint}; the "
                 f"one saved there has {fitted.fingerprint} with this visterm.",
                 setting="out", value=out, advice="Choose another folder as `out`.",
             )  # fmt: skip
-        known = KnownRows(folder, before)
-        closed = [Skipped(in_full(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
+        known = KnownRows(folder, previous)
+        closed = [Skipped(absolute(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
         prefixes = tuple(f"{item.image}/" for item in closed)
         names = sorted([*names, *(name for name in known.names if name.startswith(prefixes))])
-        size = shard_size or (before.shard_size if before else first_job.shard_size)
+        size = shard_size or (previous.shard_size if previous else first_job.shard_size)
         parts = [[names[i] for i in part] for part in cut(names, size)]
         part_executor = for_parts(executor, parts)
         job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
-        done = _checked_shards(part_executor.run(job, parts, progress), parts, progress)
-        skipped = [*closed, *(item for shard in done for item in shard.skipped)]
-        with_rows = [shard for shard in done if shard.entry is not None]
+        part_results = _checked_shards(part_executor.run(job, parts, progress), parts, progress)
+        skipped = [*closed, *(item for shard in part_results for item in shard.skipped)]
+        nonempty = [shard for shard in part_results if shard.entry is not None]
         contents = Contents(
             images=str(root), n_images=len(names) + len(closed), n_skipped=len(skipped), asked=first_job.fingerprint,
-            width=with_rows[0].width if with_rows else 0, layout=with_rows[0].layout if with_rows else "dense",
-            shard_size=size, shards=[shard.entry for shard in done if shard.entry is not None],
+            width=nonempty[0].width if nonempty else 0, layout=nonempty[0].layout if nonempty else "dense",
+            shard_size=size, shards=[shard.entry for shard in part_results if shard.entry is not None],
             **facts_of_encoder(fitted),
         )  # fmt: skip
         folder.commit(contents, skipped)
         folder.contents()  # validates the folder before the job reports success
 
-    n_encoded = sum(shard.n_new for shard in done)
+    n_encoded = sum(shard.n_new for shard in part_results)
     return EncodeSummary(
         images=contents.n_images, rows=contents.n_rows, encoded=n_encoded, reused=contents.n_rows - n_encoded,
         gone=len(known.names.keys() - set(names)), skipped=len(skipped), shards=len(contents.shards),
@@ -249,7 +249,7 @@ class KnownRows:
         for row in self._rows.index(spare_damaged=True):
             self.names[row.name] = row.sha256
             self._stored.setdefault(row.sha256, row)
-        self.shards = {entry.file: entry for i, entry in enumerate(contents.shards) if self._rows.is_whole(i)}
+        self.shards = {entry.file: entry for i, entry in enumerate(contents.shards) if self._rows.is_intact(i)}
 
     def __contains__(self, sha256: str | None) -> bool:
         return sha256 in self._stored
@@ -300,7 +300,7 @@ class EncodeJob:
 class ShardWork(PartWork):
     """Makes the shards of a job one after the other, with a fitted encoder and a team of threads that hash files."""
 
-    command, suffix, noted = "visterm encode", SUFFIX, ("width", "layout")
+    command, suffix, fields = "visterm encode", SUFFIX, ("width", "layout")
 
     def __init__(self, job: EncodeJob, encoder: AnyEncoder, team: Team) -> None:
         known = job.known
@@ -310,10 +310,10 @@ class ShardWork(PartWork):
     def do(self, names: Sequence[str], progress: Progress) -> PartDone:
         """Make the shard of images, given as paths inside the image folder, unless it already exists."""
         paths = [self._images / name for name in names]
-        before = stamps(paths)
-        sha256 = self._team.run(lambda i: self._content(names[i], paths[i], before[i]), len(paths))
-        make = partial(self._encoded, names, paths, sha256, before, progress)
-        return self._unless_there(names, sha256, len(names), progress, make)
+        old_stamps = stamps(paths)
+        sha256 = self._team.run(lambda i: self._content(names[i], paths[i], old_stamps[i]), len(paths))
+        make = partial(self._encoded, names, paths, sha256, old_stamps, progress)
+        return self._reuse_or_make(names, sha256, len(names), progress, make)
 
     def _content(self, name: str, path: Path, stamp: object) -> str | None:
         """Return the hash of an image; if it is not accessible at the moment, its previous hash."""
@@ -326,39 +326,39 @@ class ShardWork(PartWork):
         names: Sequence[str],
         paths: Sequence[Path],
         sha256: Sequence[str | None],
-        before: Sequence[object],
+        old_stamps: Sequence[object],
         progress: Progress,
     ) -> PartDone:
         """Encode new images and write the rows of all images, in order; list unreadable images with reasons."""
-        new = [i for i, digest in enumerate(sha256) if digest not in self._rows]
-        old = [i for i, digest in enumerate(sha256) if digest in self._rows]
-        progress.advance(len(old))
+        to_encode = [i for i, digest in enumerate(sha256) if digest not in self._rows]
+        to_reuse = [i for i, digest in enumerate(sha256) if digest in self._rows]
+        progress.advance(len(to_reuse))
         parts: list[Matrix] = []
-        positions = list(old)
+        positions = list(to_reuse)
         reasons: dict[int, str] = {}
-        if old:
-            parts.append(self._rows.take([digest for i in old if (digest := sha256[i]) is not None]))
+        if to_reuse:
+            parts.append(self._rows.take([digest for i in to_reuse if (digest := sha256[i]) is not None]))
 
-        if new:
-            rows, kept, failed = self._encoder.encode([paths[i] for i in new], progress=StepProgress(progress))
+        if to_encode:
+            rows, kept, failed = self._encoder.encode([paths[i] for i in to_encode], progress=StepProgress(progress))
             reason_of = {item.image: item.reason for item in failed}
-            encoded = [new[k] for k in kept]
-            after = stamps([paths[i] for i in encoded])
-            reasons = {i: reason_of[str(paths[i])] for i in sorted(set(new) - set(encoded))}
-            for i, stamp in zip(encoded, after, strict=True):
-                if sha256[i] is None or before[i] != stamp:
+            encoded = [to_encode[k] for k in kept]
+            new_stamps = stamps([paths[i] for i in encoded])
+            reasons = {i: reason_of[str(paths[i])] for i in sorted(set(to_encode) - set(encoded))}
+            for i, stamp in zip(encoded, new_stamps, strict=True):
+                if sha256[i] is None or old_stamps[i] != stamp:
                     reasons[i] = CHANGED
-            usable = [row for row, i in enumerate(encoded) if i not in reasons]
-            if usable:
-                parts.append(rows if len(usable) == len(encoded) else rows[usable])
-                positions += [encoded[row] for row in usable]
+            usable_rows = [row for row, i in enumerate(encoded) if i not in reasons]
+            if usable_rows:
+                parts.append(rows if len(usable_rows) == len(encoded) else rows[usable_rows])
+                positions += [encoded[row] for row in usable_rows]
 
         skipped = [Skipped(names[i], reasons[i]) for i in sorted(reasons)]
         if not positions:
             return PartDone(None, skipped, 0)
         order = np.argsort(positions)
-        chosen = [positions[k] for k in order]
-        shard = Shard([names[i] for i in chosen], [str(sha256[i]) for i in chosen], stack_rows(parts)[order])
-        entry = self._write(shard.names, shard.sha256, len(chosen), partial(shard_bytes, shard))
+        indices = [positions[k] for k in order]
+        shard = Shard([names[i] for i in indices], [str(sha256[i]) for i in indices], stack_rows(parts)[order])
+        entry = self._write(shard.names, shard.sha256, len(indices), partial(shard_bytes, shard))
         layout = "sparse" if sp.issparse(shard.rows) else "dense"
-        return PartDone(entry, skipped, len(positions) - len(old), shard.rows.shape[1], layout)
+        return PartDone(entry, skipped, len(positions) - len(to_reuse), shard.rows.shape[1], layout)

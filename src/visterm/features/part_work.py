@@ -32,18 +32,18 @@ class PartWork:
     """Makes the parts of a folder; subclasses define the command, the suffix of files, and the fields of notes.
 
     `known` are the undamaged parts that the folder had before, by file name, which is a hash of the part's inputs;
-    `facts` are values of the fields in `noted` that all known parts share. `fingerprint` identifies what makes the
+    `facts` are values of the fields in `fields` that all known parts share. `fingerprint` identifies what makes the
     parts: an encoder, or a run and a request.
     """
 
     command: ClassVar[str]
     suffix: ClassVar[str]
-    noted: ClassVar[tuple[str, ...]] = ()  # Fields of `PartDone` in notes, in addition to entry and skipped images
+    fields: ClassVar[tuple[str, ...]] = ()  # Fields of `PartDone` in notes, in addition to entry and skipped images
 
     def __init__(self, folder: FeatureFolder, known: Mapping[str, ShardEntry], fingerprint: str, **facts: Any) -> None:
         self._folder, self._known, self._fingerprint, self._facts = folder, known, fingerprint, facts
 
-    def _unless_there(
+    def _reuse_or_make(
         self,
         images: Sequence[str],
         contents: Sequence[str | None],
@@ -65,7 +65,7 @@ class PartWork:
             return result
         result = make()
         facts = {"entry": result.entry and asdict(result.entry), "skipped": [item.as_dict() for item in result.skipped]}
-        write_whole(note, json_text(facts | {name: getattr(result, name) for name in self.noted}).encode())
+        write_whole(note, json_text(facts | {name: getattr(result, name) for name in self.fields}).encode())
         return result
 
     def _write(
@@ -88,9 +88,9 @@ class PartWork:
         try:
             entry = None if value["entry"] is None else ShardEntry(**value["entry"])
             skipped = [Skipped(**item) for item in value["skipped"]]
-            result = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
+            result = PartDone(entry, skipped, 0, *(value[name] for name in self.fields))
         except (KeyError, TypeError) as error:
-            raise CorruptFileError(f"{note} is no note of {self.command}: {error}. Remove the file.") from error
+            raise CorruptFileError(f"{note} is not a note of {self.command}: {error}. Remove the file.") from error
         if entry is None or entry == self._known.get(entry.file):
             return result
         is_of_this_format = entry.file.endswith(self.suffix)  # before the first release, shards were Parquet

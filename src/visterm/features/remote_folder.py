@@ -39,9 +39,9 @@ BEGUN = "begun"
 CACHE_DISK_SHARE = 0.5  # Maximum share of the free space on the disk of temporary files (TMPDIR)
 MIN_SHARDS = 8  # Shards that are kept regardless of their size, as they may be in use
 
-RENEWED = 30.0  # Seconds between renewals of the lease
-ABANDONED = 180.0  # Seconds without a renewal after which another process may take over: clocks may differ by a minute
-SETTLED = 1.0  # Seconds to wait after taking over, to see whether another process took over at the same time
+RENEWAL_SECONDS = 30.0  # Seconds between renewals of the lease
+ABANDONED_SECONDS = 180.0  # Seconds without a renewal until another process may take over: clocks may differ
+SETTLING_SECONDS = 1.0  # Seconds to wait after taking over, to see whether another process took over at the same time
 
 _OUR_TOKENS: set[str] = set()
 
@@ -62,7 +62,7 @@ class RemoteFeatureFolder(FeatureFolder):
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_lease": None, "_listed": None}  # only the process that took the lease writes
 
-    def check_place(self) -> None:
+    def check_path(self) -> None:
         """Check, before any long work, that the address can be used for a features folder."""
         if not self.is_begun() and folder_kind(self.path) != self.kind and self.path.exists():
             raise StorageError(
@@ -97,7 +97,7 @@ class RemoteFeatureFolder(FeatureFolder):
         """Return whether a shard of this job exists; existing objects are complete."""
         return self.shard_to_write(entry.file).is_file()
 
-    def is_whole(self, entry: ShardEntry) -> bool:
+    def is_intact(self, entry: ShardEntry) -> bool:
         """Return whether a shard exists; its bytes are checked when it is fetched."""
         if self._listed is None:
             self._listed = set(_remote(self.data).children())
@@ -177,15 +177,15 @@ def _remote(path: Path) -> RemotePath:
 
 
 class Lease:
-    """The exclusive right of one process to write at an address, as the object `file`; messages name `of`.
+    """The exclusive right of one process to write at an address, as the object `file`; messages name `target`.
 
     A killed process leaves its object behind. Another process on the same machine detects that and takes over at once;
     on other machines, it takes over when the lease has not been renewed for a while. In stores without conditional
     writes, two processes that start at the same moment may both get the lease.
     """
 
-    def __init__(self, file: Path, of: Path) -> None:
-        self._file, self._of = cast("RemotePath", file), of
+    def __init__(self, file: Path, target: Path) -> None:
+        self._file, self._target = cast("RemotePath", file), target
         self._token = uuid.uuid4().hex
         self._since = time.time()
 
@@ -200,14 +200,14 @@ class Lease:
             if current is not None and not _is_abandoned(current):
                 raise self._refusal(current)
             self._file.write_bytes(self._content())
-            time.sleep(SETTLED)
+            time.sleep(SETTLING_SECONDS)
             if not self._is_own():
                 raise self._refusal(self._read())
 
         released = threading.Event()
 
         def renew() -> None:
-            while not released.wait(RENEWED):
+            while not released.wait(RENEWAL_SECONDS):
                 with suppress(StorageError):  # the store may be reachable again in time
                     if self._is_own():
                         self._file.write_bytes(self._content())
@@ -232,8 +232,8 @@ class Lease:
         """
         if not self._is_own():
             raise StorageError(
-                f"Another process has taken over writing into {self._of}, as this one was not heard of for "
-                f"{ABANDONED:.0f} seconds ({_describe(self._read())}). What this one did is not lost."
+                f"Another process has taken over writing into {self._target}, as this one was not heard of for "
+                f"{ABANDONED_SECONDS:.0f} seconds ({_describe(self._read())}). What this one did is not lost."
             )
 
     def _is_own(self) -> bool:
@@ -256,8 +256,8 @@ class Lease:
 
     def _refusal(self, current: dict[str, Any] | None) -> StorageError:
         return StorageError(
-            f"Another process is writing into {self._of} ({_describe(current)}). Wait until it is done, or choose "
-            f"another place. If it was killed, it is passed over {ABANDONED:.0f} seconds after its last sign of life."
+            f"Another process is writing into {self._target} ({_describe(current)}). Wait until it is done, or choose "
+            f"another place. If it was killed, it is passed over {ABANDONED_SECONDS:.0f} s after its last sign of life."
         )
 
 
@@ -270,7 +270,7 @@ def _is_abandoned(current: dict[str, Any]) -> bool:
         is_previous_process = pid == os.getpid()  # in a restarted container
         if is_previous_process or not is_alive(pid):
             return True
-    return time.time() - renewed > ABANDONED
+    return time.time() - renewed > ABANDONED_SECONDS
 
 
 def _describe(current: dict[str, Any] | None) -> str:
@@ -298,7 +298,7 @@ class ShardCache:
             if sha256 not in self._sizes:
                 return None
             self._sizes.move_to_end(sha256)
-            return self._place(sha256)
+            return self._path(sha256)
 
     def get(self, sha256: str, fetch: Callable[[], bytes]) -> Path | None:
         """Return the file with this hash, fetched if it is not cached; None if the fetched content has another hash."""
@@ -309,15 +309,15 @@ class ShardCache:
         if hashlib.sha256(content).hexdigest() != sha256:
             return None
         with self._lock:
-            path = self._place(sha256)
+            path = self._path(sha256)
             while len(self._sizes) >= MIN_SHARDS and sum(self._sizes.values()) + len(content) > (self._limit or 0):
                 oldest, _ = self._sizes.popitem(last=False)
-                self._place(oldest).unlink(missing_ok=True)
+                self._path(oldest).unlink(missing_ok=True)
             path.write_bytes(content)
             self._sizes[sha256] = len(content)
             return path
 
-    def _place(self, sha256: str) -> Path:
+    def _path(self, sha256: str) -> Path:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="visterm-shards-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)

@@ -42,7 +42,7 @@ class FolderRows:
 
     def __init__(self, folder: FeatureFolder, contents: Contents) -> None:
         self._folder, self._contents = folder, contents
-        self._whole: dict[int, bool] = {}
+        self._intact: dict[int, bool] = {}
 
     def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
         """List the images with a row, in the order of the folder.
@@ -50,9 +50,9 @@ class FolderRows:
         Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` the shard is skipped instead.
         """
         shards = self._contents.shards
-        numbers = [number for number in range(len(shards)) if self.is_whole(number) or not spare_damaged]
+        numbers = [number for number in range(len(shards)) if self.is_intact(number) or not spare_damaged]
         for number in numbers:
-            if not self.is_whole(number):
+            if not self.is_intact(number):
                 raise self._folder.damaged(shards[number])
 
         indexes = self._folder.read_each(read_shard_index, [self._folder.source(shards[number]) for number in numbers])
@@ -62,11 +62,11 @@ class FolderRows:
             for row, (name, digest) in enumerate(zip(names, sha256, strict=True))
         ]
 
-    def is_whole(self, number: int) -> bool:
+    def is_intact(self, number: int) -> bool:
         """Return whether a shard exists and is unchanged; the result is cached."""
-        if number not in self._whole:
-            self._whole[number] = self._folder.is_whole(self._contents.shards[number])
-        return self._whole[number]
+        if number not in self._intact:
+            self._intact[number] = self._folder.is_intact(self._contents.shards[number])
+        return self._intact[number]
 
     def take(self, requested: Sequence[StoredRow]) -> Matrix:
         """Return the rows of images in the given order; each shard is read once.
@@ -78,7 +78,7 @@ class FolderRows:
         order = np.argsort(shards, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if requested else []
         numbers = [int(shards[part[0]]) for part in parts]
-        if damaged := [number for number in numbers if not self.is_whole(number)]:
+        if damaged := [number for number in numbers if not self.is_intact(number)]:
             raise self._folder.damaged(self._contents.shards[damaged[0]])
 
         entries = [self._contents.shards[number] for number in numbers]

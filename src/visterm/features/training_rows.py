@@ -21,7 +21,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed
-from visterm.data.image_folders import Unsearched, find_images, no_images
+from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.data.images import image_name
 from visterm.data.tag_formats.tables import (
     TAGS_COLUMNS,
@@ -43,7 +43,7 @@ Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
 """A file, a folder, or photos: paths, pixels or dicts in a sequence, a DataFrame with a column of them, or a Series."""
 
 WIDTH_SAMPLE = 8  # Number of images to encode to find out the width of rows
-LEARNED, HELD_OUT = "train", "valid"  # The splits for training, and for early stopping
+TRAIN_SPLIT, VALID_SPLIT = "train", "valid"  # The splits for training, and for early stopping
 NONE_HELD_OUT = "Fewer than 50 validation images: early stopping is off, all epochs were run."
 
 
@@ -75,13 +75,13 @@ def training_rows(
 
     In a corpus with splits, the training rows are the split "train", and "valid" is held out; without splits, all rows
     are used. An encoder that has already encoded the images is not fitted again. `aliases` maps spellings to tags;
-    `words` are additional tags, even if no image has them. `text_width` is the required number of features for word
-    vectors. Raises DataError if no image or no tag is left for training, or an encoder with stored rows has none for
-    any image; EncoderMismatchError if the images were encoded by another encoder; ShapeError if rows do not have
+    `words` are additional tags, even if no image has them. `text_width` is the width of the word vectors, which image
+    rows must share. Raises DataError if no image or no tag is left for training, or an encoder with stored rows has
+    none; EncoderMismatchError if the images were encoded by another encoder; ShapeError if rows do not have
     `text_width` features, which is checked before all images are encoded.
     """
-    train = corpus.select(LEARNED) if any(corpus.splits) else corpus
-    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
+    train = corpus.select(TRAIN_SPLIT) if any(corpus.splits) else corpus
+    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == VALID_SPLIT])
     unknown: list[Skipped] = []
     if hasattr(encoder, "row_remarks"):
         encoder.refuse_unknown(train.images, only_if_all=True)
@@ -137,13 +137,13 @@ def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
         )  # fmt: skip
 
 
-def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
-    """Return a line that counts the rows of each split that `training_rows` ignores; empty if it uses all rows.
+def unused_rows_remark(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
+    """Return a remark with the rows of each split that `training_rows` ignores; empty if it uses all rows.
 
     `splits` has the split of each row, or the number of rows of each split.
     """
     counts = Counter(splits)
-    unused = Counter({split or "": n for split, n in counts.items() if split not in (LEARNED, HELD_OUT)})
+    unused = Counter({split or "": n for split, n in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT)})
     parts = [
         f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
         for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))
@@ -151,8 +151,8 @@ def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list
     if not parts or not any(counts):
         return []
 
-    counted = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [f"{counted} {'is' if unused.total() == 1 else 'are'} not learned from."]
+    listing = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return [f"{listing} {'is' if unused.total() == 1 else 'are'} not learned from."]
 
 
 def encode_corpus(
@@ -282,7 +282,7 @@ def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
     names, items = as_images(images, image_column=image_column)
     tags = tag_lists(tags, columns.get("tags_column"), columns.get("separator"))
     if len(items) != len(tags):
-        raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list of tags an image.")
+        raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list per image.")
     corpus = Corpus.of(items, names, tags)
     return corpus if table is None else replace(corpus, column_note=column_note(table, image_column))
 
@@ -367,7 +367,7 @@ def as_images(
     if isinstance(images, str | os.PathLike):
         folder, images = images, find_images(images, unsearched=unsearched, videos=videos)
         if not images:
-            raise DataError(no_images(folder))
+            raise DataError(no_images_message(folder))
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
         images = [images]
     array: Any = images

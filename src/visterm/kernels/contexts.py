@@ -66,13 +66,13 @@ def move_contexts(
     scale = np.float32(factor)
     for p in range(contexts.shape[0]):
         if violators[p] >= 0 and contexts[p] >= 0:
-            target, step, wrong = V[contexts[p]], steps[p], V[violators[p]]
+            target, step, violator_row = V[contexts[p]], steps[p], V[violators[p]]
             column, context_column = tag_start[p], context_start[p]
-            undo = np.float32(undo_share * alpha_rate) * gains[p]
+            undo_factor = np.float32(undo_share * alpha_rate) * gains[p]
             for c in range(dim):
                 old_value = target[context_column + c]
-                target[context_column + c] += scale * step[column + c] + undo * wrong[column + c]
-                wrong[column + c] += undo * old_value
+                target[context_column + c] += scale * step[column + c] + undo_factor * violator_row[column + c]
+                violator_row[column + c] += undo_factor * old_value
     for p in range(contexts.shape[0]):
         if violators[p] >= 0:
             for tag in (tags[p], violators[p], contexts[p]):

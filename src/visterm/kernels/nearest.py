@@ -100,10 +100,10 @@ def keep_word(score, word, i, words, scores):
     if score < scores[i, rank] or (score == scores[i, rank] and word > words[i, rank]):
         return
     while rank > 0:
-        above = scores[i, rank - 1]
-        if score < above or (score == above and word > words[i, rank - 1]):
+        higher_score = scores[i, rank - 1]
+        if score < higher_score or (score == higher_score and word > words[i, rank - 1]):
             break
-        scores[i, rank] = above
+        scores[i, rank] = higher_score
         words[i, rank] = words[i, rank - 1]
         rank -= 1
     scores[i, rank] = score

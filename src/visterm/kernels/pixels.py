@@ -76,9 +76,9 @@ def colour_table(colours, lab):
     table = np.zeros(first.size, np.uint8)
     for index, (x, y, z) in enumerate(np.asarray(colours, np.float64)):
         distance = np.square(first - x) + np.square(second - y) + np.square(third - z)
-        closer = distance < best
-        best[closer] = distance[closer]
-        table[closer] = index
+        is_closer = distance < best
+        best[is_closer] = distance[is_closer]
+        table[is_closer] = index
     return table
 
 

@@ -262,19 +262,19 @@ def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
             if j < 0 or j >= m:
                 raise IndexError("a relevant column is outside the scores")
             score = row[j]
-            above = np.int32(0)
-            not_below = np.int32(0)
+            n_above = np.int32(0)
+            n_not_below = np.int32(0)
             for c in range(m):  # int32 keeps the loop in vector registers
-                above = np.int32(above + np.int32(row[c] > score))
-                not_below = np.int32(not_below + np.int32(row[c] >= score))
-            n_ties = not_below - above - 1
-            earlier = 0
+                n_above = np.int32(n_above + np.int32(row[c] > score))
+                n_not_below = np.int32(n_not_below + np.int32(row[c] >= score))
+            n_ties = n_not_below - n_above - 1
+            n_earlier = 0
             if n_ties > 0:
                 for c in range(j):
                     if row[c] == score:
-                        earlier += 1
-            ranks[e] = 1 + above + earlier
-            mid_ranks[e] = 1 + above + n_ties / 2
+                        n_earlier += 1
+            ranks[e] = 1 + n_above + n_earlier
+            mid_ranks[e] = 1 + n_above + n_ties / 2
 
 
 @njit(cache=True, nogil=True)

@@ -194,9 +194,9 @@ def weigh_pairs(pairs, first, stop, positives, rank_loss, rate, V, steps):
             continue
         n_steps += 1
         factor = np.float32(rate) * gain
-        better, worse = V[tags[p]], V[violators[p]]
+        true_row, violator_row = V[tags[p]], V[violators[p]]
         for c in range(step.shape[0]):
-            step[c] = factor * (better[c] - worse[c])
+            step[c] = factor * (true_row[c] - violator_row[c])
     return total, n_trials, n_steps
 
 

@@ -16,7 +16,7 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
 from visterm.data.query_files import QueryRow
-from visterm.data.tag_formats.record import TagsRead, likely_paths
+from visterm.data.tag_formats.record import TagCounts, likely_paths
 from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
@@ -26,7 +26,7 @@ from visterm.features.contents import is_features
 from visterm.features.stored import Features
 from visterm.features.streaming.memory import Plan, plan_memory
 from visterm.features.streaming.shards import Shards
-from visterm.features.training_rows import as_images, not_learned, read_corpus
+from visterm.features.training_rows import as_images, read_corpus, unused_rows_remark
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned
 from visterm.learning.query_rows import query_corpus, query_lines
@@ -263,7 +263,7 @@ def clean_images(
     `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without
     `with_relations`, only the tree is read. Raises DataError if most tags look like lists, or no tag remains.
     """
-    split_remarks = not_learned(corpus.splits) if request.split is None else []
+    split_remarks = unused_rows_remark(corpus.splits) if request.split is None else []
     for remark in (*corpus.remarks, *split_remarks):
         say(remark)
     if request.split is not None:
@@ -272,7 +272,7 @@ def clean_images(
 
     facts: dict[str, object] = {}
     if request.learns_tags:
-        tags_read = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
+        tags_read = TagCounts.in_lists(corpus.tags, paths=request.tree is not None)
         if tags_read.n_tags or not request.words:
             say(tags_read.line())
         tags_read.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))

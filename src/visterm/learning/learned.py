@@ -248,7 +248,7 @@ class RunFiles(Learned):
             if n_model_tags != n_tags:
                 raise CorruptFileError(
                     f"{self.folder}: the model knows {n_model_tags} tags, and there are {n_tags} in vocabulary.json. "
-                    f"{persist.HOW_TO_MEND}"
+                    f"{persist.REPAIR_ADVICE}"
                 )
 
         file, name = self.folder / "model.safetensors", "tag_rows_"

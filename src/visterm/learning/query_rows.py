@@ -28,8 +28,8 @@ from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
 from visterm.features.stored import Features
 from visterm.features.training_rows import (
-    HELD_OUT,
-    LEARNED,
+    TRAIN_SPLIT,
+    VALID_SPLIT,
     Photos,
     TrainingRows,
     as_images,
@@ -140,8 +140,8 @@ def query_rows(
     are relevant to a query with the word. Words of fewer than `min_count` images are left out. Raises DataError if no
     query remains.
     """
-    train = corpus.select(LEARNED) if any(corpus.splits) else corpus
-    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
+    train = corpus.select(TRAIN_SPLIT) if any(corpus.splits) else corpus
+    held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == VALID_SPLIT])
     train, unknown = known_part(encoder, train)
     held_out, unknown_held_out = known_part(encoder, held_out)
     judged = judge_images(lines, train.names)

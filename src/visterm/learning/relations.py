@@ -29,7 +29,7 @@ from visterm.data.tag_senses import (
     write_mapping,
 )
 from visterm.data.tag_tree import TREE, TagTree, TreeColumns
-from visterm.features.training_rows import LEARNED
+from visterm.features.training_rows import TRAIN_SPLIT
 from visterm.models.base import SideKnowledge
 
 PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"  # Files in the folder of a run
@@ -209,7 +209,7 @@ def tags_to_learn(
     corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None, words: Iterable[str] = ()
 ) -> Vocabulary:
     """Return the tags that a fit on a corpus will learn, before images are encoded, to match relations with them."""
-    training = corpus.select(LEARNED) if any(corpus.splits) else corpus
+    training = corpus.select(TRAIN_SPLIT) if any(corpus.splits) else corpus
     return Vocabulary.from_lists(training.tags, min_count=min_count, aliases=aliases).with_words(words)
 
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError, UserError
-from visterm.core.persist import HOW_TO_MEND, check_replaceable, folder_kind, new_folder
+from visterm.core.persist import REPAIR_ADVICE, check_replaceable, folder_kind, new_folder
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
@@ -200,7 +200,7 @@ def check_opens(run_class: type[Run], folder: Path, example: object = None) -> N
         run.model.annotate(X, 1)
         run.best_tags(X, 1)  # with the tree and the confidences
     except Exception as error:
-        reason = str(error).replace(f"{folder}{os.sep}", "").removesuffix(HOW_TO_MEND).strip(" .")
+        reason = str(error).replace(f"{folder}{os.sep}", "").removesuffix(REPAIR_ADVICE).strip(" .")
         raise StorageError(
             f"The run cannot be opened again ({reason or type(error).__name__}), so it is not used, and an existing "
             "run is unchanged. Try another model, and please report this bug of visterm."

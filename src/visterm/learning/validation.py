@@ -83,7 +83,7 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
         return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
 
     start = time.perf_counter()
-    if parts.known is None or (model.finds_length and metric == "map"):
+    if parts.known is None or (model.chooses_epochs and metric == "map"):
         model.fit(parts.X, parts.Y, side=parts.side, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
         stopping = EarlyStopping(model, measure, model.patience, progress, name=metric)
@@ -125,7 +125,7 @@ def fit_on_all(
 
     A model that chooses its number of epochs chooses it again.
     """
-    if epochs is None or (model.finds_length and model.valid_share):
+    if epochs is None or (model.chooses_epochs and model.valid_share):
         return model.fit(rows.X, rows.Y, side=rows.side, monitor=progress)
     model.fit(
         rows.X, rows.Y, side=rows.side, hold_out=False, monitor=Titled(progress, "train", total=epochs),
@@ -191,8 +191,8 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
         rng = as_generator(0)  # not used: the split defines the held-out tags
         return fit_judged(model, part_rows(rows, 0, rng), "map", progress).model
     share = getattr(model, "valid_share", 0)
-    n_with_several = int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum())
-    if model.finds_length or not can_stop(model) or min(n_with_several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
+    n_valid = min(int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum()), round(share * rows.X.shape[0]))
+    if model.chooses_epochs or not can_stop(model) or n_valid < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
     parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
     result = fit_judged(model, parts, "map", progress)

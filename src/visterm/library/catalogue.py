@@ -270,7 +270,7 @@ class Catalogue(CatalogueReader):
             record = known_image(stored, image_id)
             return ImageView(
                 record,
-                stored.tags.given(image_id, standing=True),
+                stored.tags.given(image_id, only_active=True),
                 stored.tags.predictions(image_id, stored.runs.current().id),
                 stored.tags.verdicts(image_id),
                 stored.written.of_image(image_id),
@@ -324,7 +324,7 @@ class Catalogue(CatalogueReader):
         with stored.database.transaction():
             image_id = known_image(stored, image_id).id
             from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
-            stored.tags.take(image_id, names, "person")
+            stored.tags.remove(image_id, names, "person")
             undo_verdicts(stored, image_id, names, 1)
             run_id = stored.runs.current().id
             for name in from_files.intersection(names):  # the file would give the tag again when it is read next

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from visterm.core.errors import DataError, UserError
-from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
+from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
 from visterm.data.tag_tree import ends_in
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM, Filter
@@ -152,8 +152,8 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
     if stored_name is None and name not in vocabulary:
         fault = tag_fault(name)
         if fault is not None:
-            tag_text = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
-            raise UserError(f"The tag {tag_text} {fault}.", setting="tag", value=name[:MOST_LETTERS])
+            tag_text = f"that begins with {name[:20]!r}" if len(name) > MAX_LETTERS else repr(name)
+            raise UserError(f"The tag {tag_text} {fault}.", setting="tag", value=name[:MAX_LETTERS])
     return stored_name or name
 
 
@@ -164,7 +164,7 @@ def in_spelling_of_run(vocabulary: Vocabulary, tag: str) -> str:
     """
     name = clean_tag(tag)
     if not name:
-        excerpt = tag[:MOST_LETTERS]
+        excerpt = tag[:MAX_LETTERS]
         problem = f"{excerpt!r} is not a tag: it is empty."
         raise UserError(problem, setting="tag", value=excerpt, advice="Write at least one letter.")
     column = vocabulary.get(name)  # for an alias, the column of its tag
@@ -175,14 +175,14 @@ def in_spelling_of_run(vocabulary: Vocabulary, tag: str) -> str:
 
 
 def all_spelled(
-    vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, max_tags: float = MOST_TAGS
+    vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, max_tags: float = MAX_TAGS
 ) -> list[str]:
     """Return the tags of one image in the spelling by `spelled`, without duplicates.
 
     Raises UserError if `tags` is a single text, has more than `max_tags` tags, or has an invalid tag.
     """
     if isinstance(tags, str):
-        raise UserError(setting="tags", value=tags[:MOST_LETTERS], expected="a list of tags")
+        raise UserError(setting="tags", value=tags[:MAX_LETTERS], expected="a list of tags")
     names: dict[str, None] = {}
     for tag in tags:
         names[spelled(vocabulary, tag, stored)] = None

@@ -242,9 +242,9 @@ def _fitted_again(
 
 
 def _new_tree_tags(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return new tags that are paths in the run's tree, see `TagTree.grown`, and aliases that include their names."""
+    """Return new tags that are paths in the run's tree (`TagTree.new_names`), and aliases that include their names."""
     aliases, tree = tagger.vocabulary.aliases, tagger.tree
-    tree_tags = {} if tree is None else tree.words.grown(dict.fromkeys(tag for tags in train.tags for tag in tags))
+    tree_tags = {} if tree is None else tree.words.new_names(dict.fromkeys(tag for tags in train.tags for tag in tags))
     return tree_tags, aliases | {path: name for path, (name, _) in tree_tags.items() if path != name}
 
 

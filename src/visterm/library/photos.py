@@ -17,7 +17,7 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import Unsearched, find_images, is_there, is_video, unread_inside
+from visterm.data.image_folders import Unsearched, find_images, is_there, is_video, unread_keywords_remark
 from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar, union
 from visterm.data.tag_files import KEYWORDS
@@ -156,7 +156,7 @@ def _tags_of_videos(videos: Sequence[str], remarks: list[str]) -> list[list[str]
     for video in map(Path, videos):
         try:
             files = sidecars.of(video)
-            tags = union(tag for file in files for tag in read_sidecar(file).of_people)
+            tags = union(tag for file in files for tag in read_sidecar(file).people_tags)
             tags_of_videos.append(usable_keywords(tags, str(video), refused) if files else None)
         except DataError as error:
             tags_of_videos.append(None)
@@ -164,7 +164,7 @@ def _tags_of_videos(videos: Sequence[str], remarks: list[str]) -> list[list[str]
     if faults:
         n_faults = count_of(len(faults), "video")
         remarks.append(f"Left out: {n_faults} whose keywords cannot be read, such as: {faults[0]}")
-    remarks += [*refused_remarks(refused), *unread_inside(videos)]
+    remarks += [*refused_remarks(refused), *unread_keywords_remark(videos)]
     return tags_of_videos
 
 

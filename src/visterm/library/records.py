@@ -16,7 +16,7 @@ from visterm.core.remote import is_remote, real_path
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.contents import content_hash, exif_of, file_state, reading_threads
-from visterm.data.images import GONE, image_size
+from visterm.data.images import MISSING_FILE_REASON, image_size
 from visterm.data.videos import VideoFrames, video_facts
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FRAME, ImageFile, ImageRecord, NewImage, file_type_of
@@ -118,7 +118,7 @@ def _read_record(image: ImageFile, name: str, tags: Iterable[str], undated: list
         state = file_state(path)
         sha256 = (content_hash(path) or "") if is_remote(path) else file_hash(path)
         if state is None or not sha256:
-            return Skipped(path, GONE)
+            return Skipped(path, MISSING_FILE_REASON)
         exif = exif_of(path, unread=undated)
         return NewImage(
             name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path),

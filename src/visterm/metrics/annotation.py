@@ -109,14 +109,14 @@ class TreeTags:
     2006, "Learning and evaluation in the presence of class hierarchies"). The paper sums over all images before
     dividing; here each image has its own value, as in the other metrics of images.
 
-    `above`, (n_tags, n_nodes), is not 0 if the column's node is the row's tag or an ancestor of it; nodes need not be
+    `nodes`, (n_tags, n_nodes), is not 0 if the column's node is the row's tag or an ancestor of it; nodes need not be
     tags. `ks` are the values of k to measure. Raises ShapeError if the number of rows is wrong.
     """
 
-    def __init__(self, judgements: Judgements, above: MatrixLike, ks: Iterable[int]) -> None:
-        self._above = _ones(above)
-        if self._above.shape[0] != judgements.n_tags:
-            raise ShapeError(setting="tree", value=self._above.shape, expected=f"{judgements.n_tags} rows, one per tag")
+    def __init__(self, judgements: Judgements, nodes: MatrixLike, ks: Iterable[int]) -> None:
+        self._nodes = _ones(nodes)
+        if self._nodes.shape[0] != judgements.n_tags:
+            raise ShapeError(setting="tree", value=self._nodes.shape, expected=f"{judgements.n_tags} rows, one per tag")
         self._judgements = judgements
         # For each image, the number of nodes in P, and in both P and T
         self._counts = {k: np.zeros((2, judgements.n_images), np.int64) for k in ks}
@@ -125,14 +125,14 @@ class TreeTags:
     def add(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Predict tags of some images by their scores."""
         ids, ranked = _best_tags(block, self._counts)
-        right = as_csr(self._judgements.relevant(rows) @ self._above) != 0
+        right = as_csr(self._judgements.relevant(rows) @ self._nodes) != 0
         self._n_right[rows] = np.diff(right.indptr)
         for k, counts in self._counts.items():
             assigned = ranked[:, :k]
             starts = np.concatenate([[0], np.cumsum(assigned.sum(axis=1))])
             ones = np.ones(starts[-1], np.float32)
             tags = sp.csr_array((ones, ids[:, :k][assigned], starts), shape=block.shape)
-            predicted = as_csr(tags @ self._above) != 0
+            predicted = as_csr(tags @ self._nodes) != 0
             counts[:, rows] = np.diff(predicted.indptr), np.diff(as_csr(predicted.multiply(right)).indptr)
 
     def precisions(self, k: int) -> NDArray[np.float64]:

@@ -120,7 +120,7 @@ def _rankers(
     """Return the objects that collect the evidence for metrics block by block: kind of metric -> object."""
     ks: dict[str, list[int]] = {}
     for metric, k in requested:
-        ks.setdefault(metric.of, []).append(k)
+        ks.setdefault(metric.kind, []).append(k)
     kinds: dict[str, Callable[[list[int]], Any]] = {
         "image": lambda _: TagRanks.of(judgements),
         "tag": lambda ks: GivenTags(judgements, ks),
@@ -134,7 +134,7 @@ def _rankers(
 def _values(requested: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
     """Return the values of metrics after all blocks were added."""
     evidence = rankers | {kind: ranker.result() for kind, ranker in rankers.items() if kind == "word"}
-    return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in requested.items()}
+    return {name: metric.values(evidence[metric.kind], k) for name, (metric, k) in requested.items()}
 
 
 def _nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
@@ -210,11 +210,11 @@ class PartMeasures:
     ) -> None:
         self._requested = check_metrics(metrics, siblings=siblings is not None, tree=False)
         self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
-        kinds = {metric.of for metric, _ in self._requested.values()}
+        kinds = {metric.kind for metric, _ in self._requested.values()}
         self._given_tags: GivenTags | None = None
         self._word_ranker = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
         self._image_moments = {
-            name: Moments() for name, (metric, _) in self._requested.items() if metric.of in ("image", "sibling")
+            name: Moments() for name, (metric, _) in self._requested.items() if metric.kind in ("image", "sibling")
         }
         self._n_images = 0
 
@@ -227,7 +227,7 @@ class PartMeasures:
         """Add the next images."""
         Y, blocks = part
         judgements = Judgements.of(Y)
-        without_words = [requested for requested in self._requested.values() if requested.metric.of != "word"]
+        without_words = [requested for requested in self._requested.values() if requested.metric.kind != "word"]
         rankers = _rankers(without_words, judgements, self._siblings, None)
         for rows, block in ScoreBlocks(blocks, judgements).checked_blocks():
             for ranker in rankers.values():
@@ -261,7 +261,7 @@ class PartMeasures:
         values = np.empty(0)
         if name not in self._image_moments:
             metric, k = self._requested[name]
-            values = metric.values(self._given_tags if metric.of == "tag" else self._word_ranker, k)
+            values = metric.values(self._given_tags if metric.kind == "tag" else self._word_ranker, k)
         elif self._image_moments[name].n:
             return self._image_moments[name].interval()
         if np.isnan(values).all():

@@ -23,7 +23,7 @@ class Metric:
 
     name: str  # The name that users type, without ``@k``
     summary: str  # A line for lists and docs
-    of: Literal["image", "tag", "word", "sibling", "tree"]
+    kind: Literal["image", "tag", "word", "sibling", "tree"]
     """The kind of evidence: tags ranked for each image; tags assigned to images and counted tag by tag; each tag as a
     query; or assigned tags compared with siblings of the right tags, or with tags above them in a tree."""
     measure: str
@@ -124,12 +124,12 @@ def check_metrics(
         raise UserError("No metric is requested.", setting="metrics", value=names, expected=f"some of {examples}")
     requested = {name: _parse(name) for name in names}
     for name, (metric, _) in requested.items():
-        if metric.of == "sibling" and not siblings:
+        if metric.kind == "sibling" and not siblings:
             advice = "Pass `siblings`; for a run, pass `tag_rules` with the rule isa."
             raise UserError(
                 f"{name} needs to know which tags are siblings.", setting="metrics", value=name, advice=advice
             )
-        if metric.of == "tree" and not tree:
+        if metric.kind == "tree" and not tree:
             advice = "Pass `tree`, or a run that was fitted with a tree."
             raise UserError(f"{name} needs a tree, and images in memory.", setting="metrics", value=name, advice=advice)
     return requested

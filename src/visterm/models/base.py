@@ -354,14 +354,14 @@ class Annotator(Estimator, ABC):
         self._refuse_non_finite()
 
     @property
-    def finds_length(self) -> bool:
+    def chooses_epochs(self) -> bool:
         """Whether training chooses its number of epochs."""
         return getattr(self, "schedule", None) == OPEN
 
     @property
     def holds_out_tags(self) -> bool:
         """Whether a fit may hold out tags of images known by number."""
-        return self.finds_length
+        return self.chooses_epochs
 
     @property
     def share_to_hold_out(self) -> float:

@@ -152,14 +152,14 @@ class EpochAnnotator(Annotator):
         on_epoch: OnEpoch | None,
         task: str = "train",
         steps: int = 1,
-        keep: Callable[[], None] | None = None,
+        after_epoch: Callable[[], None] | None = None,
     ) -> Generator[float]:
         """Yield the learning rate of each epoch, until the measure stops rising or the callback returns "stop".
 
         For each rate, the caller trains on all examples, publishes the weights, and sets the results of the epoch in
         `state`, which also tells where to start. `measure` measures the published weights; higher is better. At the
         end, the best weights are published. The monitor shows the `task`, and advances by `steps` per epoch; with 0,
-        the caller advances it. `keep` is called after each epoch. Close the generator, to stop the monitor on errors.
+        the caller advances it. Close the generator, to stop the monitor on errors.
         """
         self.history_ = state.history
         with reported(monitor, task, epochs * steps or None):
@@ -168,21 +168,21 @@ class EpochAnnotator(Annotator):
             while state.epoch <= epochs:
                 if state.best_epoch and state.epoch - 1 - state.best_epoch >= self.patience:
                     break
-                began = time.perf_counter()
+                start = time.perf_counter()
                 rate = self._rate() * rate_factor(self.schedule, state.epoch, self.epochs)
                 yield rate * (1 - (state.epoch - 1) / state.slowing)
                 value = None if measure is None else measure()
-                measured, shown = self._measured(value)
-                record = epoch_record(state.epoch, state.means_of_epoch._asdict(), measured, began)
+                measured, value_text = self._measured(value)
+                record = epoch_record(state.epoch, state.means_of_epoch._asdict(), measured, start)
                 state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
                 if value is not None:
                     state.offer(value)
-                    note = f"{shown}, best {self._measured(state.best_value)[1]} after {state.best_epoch}"
+                    note = f"{value_text}, best {self._measured(state.best_value)[1]} after {state.best_epoch}"
                 state.epoch += 1
                 monitor.advance(steps, note)
-                if keep is not None:
-                    keep()
+                if after_epoch is not None:
+                    after_epoch()
                 if on_epoch is not None and on_epoch(record) == "stop":
                     break
 
@@ -190,14 +190,14 @@ class EpochAnnotator(Annotator):
         if state.best_weights:
             self._publish(*state.best_weights)
 
-    def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
+    def _measure_map(self, valid: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
         """Return a function that measures the MAP of the published weights on validation images with tags, or None.
 
         `known` are training tags of the validation images, which are left out of the rankings.
         """
-        if judged is None:
+        if valid is None:
             return None
-        X, Y = judged
+        X, Y = valid
         rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
         if rows.size == 0:
             return None
@@ -214,10 +214,10 @@ class EpochAnnotator(Annotator):
         return {"map": value}, "" if value is None else f"MAP {value:.3f}"
 
 
-def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], began: float) -> EpochRecord:
-    """Return the history's record of an epoch that started at `began`."""
+def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> EpochRecord:
+    """Return the history's record of an epoch that started at `start`."""
     loss, *others = sums.items()
-    return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - began}
+    return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - start}
 
 
 def rate_factor(schedule: str, epoch: int, epochs: int) -> float:

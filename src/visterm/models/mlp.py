@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
 MAX_AXES = 512
-"""With more features, the network sees the images along as many principal axes: two to three times as fast, and better
-than standardized features, with features of a network."""
+"""With more features, the network sees the images along this number of principal axes: two to three times as fast, and
+better than standardized features, with features of a network."""
 
 MIN_DEVIATION = 1e-3  # Features with less than this share of the mean deviation count as constant
 FINISH_EPOCHS = 4  # Final epochs on all images: a second training from the start would take as long as the first
@@ -114,15 +114,15 @@ class Mlp(EpochAnnotator):
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._held_out = None
-        learned, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
+        training_ids, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
         if valid is None:
-            learned, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+            training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
         self.n_held_out_ = held_out.size
-        judged = (X[held_out], Y[held_out]) if held_out.size else valid
+        valid = (X[held_out], Y[held_out]) if held_out.size else valid
         with one_blas_thread():
             axes = PrincipalAxes.of(X)
-            self._unfinished = NetworkTraining(self, axes, X[learned], Y[learned], rng)
-            self._train(self._unfinished, TrainingState(), self.epochs, self._measure_map(judged), monitor, on_epoch)
+            self._unfinished = NetworkTraining(self, axes, X[training_ids], Y[training_ids], rng)
+            self._train(self._unfinished, TrainingState(), self.epochs, self._measure_map(valid), monitor, on_epoch)
 
         if held_out.size:
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)

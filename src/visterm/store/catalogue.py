@@ -37,7 +37,7 @@ from visterm.store.database import MAX_CACHED_RESULTS, Database, as_text
 from visterm.store.filters import COLUMNS, Filter, conditions_of, image_ids, in_order
 from visterm.store.history import History, Jobs, Runs, WrittenTags
 from visterm.store.images import AMONG, Frames, Images, NewImage, SkippedFiles, as_list
-from visterm.store.lance_rows import LancePlace, lance_uri
+from visterm.store.lance_rows import LanceLocation, lance_uri
 from visterm.store.stored_rows import VERSION, RowStore, build_indexes, how_it_searches, indexes_are_due, no_current_run
 from visterm.store.tags import ManualJudgements, Tags
 
@@ -222,12 +222,12 @@ class StoredCatalogue:
         """
         return self.current_rows().search(q, k, among=among)
 
-    def find(self, among: Filter, sort: str | None = None) -> Ids:
+    def find(self, limits: Filter, sort: str | None = None) -> Ids:
         """Return the ids of the images that pass a filter, ascending, or sorted by one of `COLUMNS`."""
-        conditions, values = conditions_of(among, self.tags.active())
-        if sort is not None:
-            return self.database.keep(("find", sort, *conditions, *values), lambda: self.sorted(self.find(among), sort))
+        conditions, values = conditions_of(limits, self.tags.active())
         key = ("find", *conditions, *values)
+        if sort is not None:
+            return self.database.keep((*key, sort), lambda: self.sorted(self.find(limits), sort))
         return self.database.keep(key, lambda: image_ids(self.database, conditions, values))
 
     def sorted(self, ids: Ids, sort: str) -> Ids:
@@ -235,7 +235,7 @@ class StoredCatalogue:
         values = dict(self.database.rows(f"SELECT id, {COLUMNS[sort]} FROM images WHERE {AMONG}", (as_list(ids),)))
         return in_order(sort, ids, [values.get(i) for i in ids.tolist()])
 
-    def called(self, name: str) -> list[int]:
+    def ids_of_name(self, name: str) -> list[int]:
         """Return the ids of the images with this name, or whose path ends with "/" and this name."""
         rows = self.database.rows(
             "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
@@ -244,7 +244,7 @@ class StoredCatalogue:
         )
         return [int(image_id) for (image_id,) in rows]
 
-    def where(self, ids: Sequence[int], q: Matrix | None = None) -> list[ImageLocation]:
+    def locations(self, ids: Sequence[int], q: Matrix | None = None) -> list[ImageLocation]:
         """Return the images with these ids; for a video also the moment that best matches the row `q`, (1, width)."""
         cached: dict[int, ImageLocation] = self.database.keep("locations", dict)
         locations = {int(i): location for i in ids if (location := cached.get(int(i))) is not None}
@@ -329,10 +329,10 @@ class StoredCatalogue:
             return
         condition, values = ("current = 1", ()) if run_id is None else ("id = ?", (run_id,))
         with self.transaction():
-            rows_of = self.database.value(f"SELECT coalesce(rows_of, id) FROM runs WHERE {condition}", values)
-            if rows_of is None:
+            source_id = self.database.value(f"SELECT coalesce(rows_of, id) FROM runs WHERE {condition}", values)
+            if source_id is None:
                 raise StorageError(f"The catalogue has no run {run_id}.")
-            self._rows.append(int(rows_of), id_array, U)
+            self._rows.append(int(source_id), id_array, U)  # the run whose rows this run shares
 
     def mark(self, ids: Iterable[int], state: str) -> None:
         """Mark images as "here" or "gone". Images that are gone keep their rows, but searches skip them."""
@@ -394,7 +394,7 @@ class StoredCatalogue:
     def keeps_rows_in(self, store: str) -> bool:
         """Return whether rows are stored in `store`: "files", "lance" or "lance:URI"."""
         uri, tables = lance_uri(store), self._rows.lance
-        return tables is None if uri is None else tables is not None and LancePlace.at(uri).uri == tables.uri
+        return tables is None if uri is None else tables is not None and LanceLocation.at(uri).uri == tables.uri
 
     def where_rows_are(self) -> str:
         """Describe where the rows are stored: "files", or Lance tables with their location."""

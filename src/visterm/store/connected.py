@@ -107,7 +107,7 @@ class LoggedPair(NamedTuple):
     losses: int  # Number of times that the tag vanished, although perhaps no person removed it
     folder: str
 
-    def is_ours_if_there(self, prefixes: tuple[str, ...]) -> bool:
+    def is_ours_if_present(self, prefixes: tuple[str, ...]) -> bool:
         """Return whether a removed or lost tag that is in the program again was written by visterm.
 
         Only visterm writes tags with the `Connected.prefixes`; any other tag is ours only if it reappeared immediately.
@@ -220,7 +220,7 @@ class Connected(CatalogueTable):
             "UPDATE remote_photos SET fetched = ?, stale = 1 WHERE id = ?", ((v, i) for i, v in versions)
         )
 
-    def fetched(self, limit: int, *, after: int = 0, stale: bool = False) -> list[ConnectedPhoto]:
+    def with_preview(self, limit: int, *, after: int = 0, stale: bool = False) -> list[ConnectedPhoto]:
         """List photos with a preview and an id above `after`, by id; with `stale`, only those with unread changes."""
         condition = "AND stale " if stale else ""
         return self._photos(

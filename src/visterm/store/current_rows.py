@@ -79,8 +79,8 @@ class CurrentRows:
         if len(self.frames):
             return self._search_with_videos(Q, k, ids)
 
-        places = [None if ids is None else part.places(ids) for part in self.parts]
-        n_rows = sum(len(part) if rows is None else len(rows) for part, rows in zip(self.parts, places, strict=True))
+        positions = [None if ids is None else part.positions(ids) for part in self.parts]
+        n_rows = sum(len(part) if rows is None else len(rows) for part, rows in zip(self.parts, positions, strict=True))
         k = check_k(k, n_rows)
         ranking = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
         for start in range(0, Q.shape[0] if k else 0, BLOCK_QUERIES):
@@ -89,7 +89,7 @@ class CurrentRows:
             dense_queries = block.toarray() if isinstance(block, sp.csr_array) else block
 
             best = []
-            for part, rows in zip(self.parts, places, strict=True):
+            for part, rows in zip(self.parts, positions, strict=True):
                 best.append(part.best(dense_queries, k, rows))
             ranking.ids[queries], ranking.scores[queries] = merged(best, k)
         return ranking
@@ -131,18 +131,18 @@ class CurrentRows:
         if len(self.frames):
             return self._products_of_videos(q, ids, unit=unit)
         if unit:
-            positions = slice(None) if ids is None else np.searchsorted(self.ids, ids)
-            products: NDArray[np.float32] = self.products(q, ids) / self._lengths[positions, None]
+            selected = slice(None) if ids is None else np.searchsorted(self.ids, ids)
+            products: NDArray[np.float32] = self.products(q, ids) / self._lengths[selected, None]
             return products
         Q = as_rows(q, "q", self.width, allow_vector=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
             return self.parts[0].products(queries)  # all rows in place, without a copy
 
-        places_in_parts, inverse = self._places_in_parts(self.ids if ids is None else ids)
-        products = np.empty((sum(len(places) for _, places, _ in places_in_parts), len(queries)), np.float32)
-        for part, places, positions in places_in_parts:
-            products[positions] = part.products(queries, places)
+        positions_in_parts, inverse = self._positions_in_parts(self.ids if ids is None else ids)
+        products = np.empty((sum(len(positions) for _, positions, _ in positions_in_parts), len(queries)), np.float32)
+        for part, positions, targets in positions_in_parts:
+            products[targets] = part.products(queries, positions)
         return products if inverse is None else products[inverse]
 
     def _products_of_videos(self, q: ArrayLike | Matrix, ids: ArrayLike | None, *, unit: bool) -> NDArray[np.float32]:
@@ -202,17 +202,17 @@ class CurrentRows:
 
         Raises DataError if an image has no row.
         """
-        places_in_parts, inverse = self._places_in_parts(ids)
-        if not places_in_parts:
+        positions_in_parts, inverse = self._positions_in_parts(ids)
+        if not positions_in_parts:
             return np.empty((0, self.width or 0), np.float32)
-        stack = stack_rows([part.take(places) for part, places, _ in places_in_parts])
-        order = np.argsort(np.concatenate([positions for _, _, positions in places_in_parts]))
+        stack = stack_rows([part.take(positions) for part, positions, _ in positions_in_parts])
+        order = np.argsort(np.concatenate([targets for _, _, targets in positions_in_parts]))
         return stack[order if inverse is None else order[inverse]]
 
-    def _places_in_parts(
+    def _positions_in_parts(
         self, ids: ArrayLike
     ) -> tuple[list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]], NDArray[np.intp] | None]:
-        """Return, for each part, the places of its requested rows and their positions among the sorted unique `ids`.
+        """Return, for each part, the positions of its requested rows and their indices among the sorted unique `ids`.
 
         Also returns the position of each id among the sorted unique `ids`; None if `ids` are sorted and unique.
         """
@@ -220,14 +220,14 @@ class CurrentRows:
         if (requested[1:] <= requested[:-1]).any():
             requested, inverse = np.unique(requested, return_inverse=True)
 
-        places_in_parts = []
+        positions_in_parts = []
         for part in self.parts:
-            places = part.places(requested)
-            places_in_parts.append((part, places, np.searchsorted(requested, part.ids[places])))
-        if sum(len(positions) for _, _, positions in places_in_parts) < len(requested):
+            positions = part.positions(requested)
+            positions_in_parts.append((part, positions, np.searchsorted(requested, part.ids[positions])))
+        if sum(len(targets) for _, _, targets in positions_in_parts) < len(requested):
             missing_ids = np.setdiff1d(requested, self.frames_apart.ids)
             raise DataError(f"The image {missing_ids[0]} has no row of the current run ({len(missing_ids)} have none).")
-        return places_in_parts, inverse
+        return positions_in_parts, inverse
 
     @cached_property
     def _lengths(self) -> NDArray[np.float32]:
@@ -250,7 +250,7 @@ class Candidates(Protocol):
     n_rows: int
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending places of rows, with most of the `k` best rows; None if an exact search is better."""
+        """Return ascending positions of rows, with most of the `k` best rows; None if an exact search is better."""
 
 
 @dataclass(eq=False)
@@ -259,61 +259,61 @@ class Part(ABC):
 
     ids: NDArray[np.int64]  # shape (n,), without duplicates among visible rows
     rows: object  # shape (n, width)
-    # Ascending places of rows that searches skip
+    # Ascending positions of rows that searches skip
     hidden: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     index: Candidates | None = None  # Only for dense rows
 
     @abstractmethod
-    def take(self, places: NDArray[np.int64]) -> Matrix:
-        """Return the rows at `places`, in that order."""
+    def take(self, positions: NDArray[np.int64]) -> Matrix:
+        """Return the rows at `positions`, in that order."""
 
     @abstractmethod
-    def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    def products(self, Q: NDArray[np.float32], positions: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
 
     @abstractmethod
-    def _best_of_blocks(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
-        """Find the `k` > 0 largest products among `places` (ascending; None: all) of rows outside an array."""
+    def _best_of_blocks(self, Q: NDArray[np.float32], k: int, positions: NDArray[np.int64] | None) -> Ranking:
+        """Find the `k` > 0 largest products among `positions` (ascending; None: all) of rows outside an array."""
 
     def __len__(self) -> int:
         return len(self.ids) - len(self.hidden)
 
     @cached_property
     def visible(self) -> NDArray[np.int64]:
-        """Places of the rows that are not hidden, ascending."""
+        """Positions of the rows that are not hidden, ascending."""
         return np.delete(np.arange(len(self.ids)), self.hidden)
 
-    def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the ascending places of visible rows with these sorted unique ids; unknown ids are left out."""
+    def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the ascending positions of visible rows with these sorted unique ids; unknown ids are left out."""
         if len(ids) == 0 or len(self.ids) == 0:
             return np.empty(0, np.int64)
         first_id = self.ids[0]
         if self.ascending and self.ids[-1] - first_id == len(self.ids) - 1:  # consecutive ids
             id_range = slice(*np.searchsorted(ids, (first_id, first_id + len(self.ids))))
-            places: NDArray[np.int64] = ids[id_range] - first_id
+            positions: NDArray[np.int64] = ids[id_range] - first_id
         elif len(ids) * IDS_PER_LOOKUP > len(self.ids):
             requested = np.zeros(self._largest + 2, np.bool_)
             requested[ids[(ids >= 0) & (ids <= self._largest)]] = True
-            places = np.flatnonzero(requested[self.ids])
+            positions = np.flatnonzero(requested[self.ids])
         else:
             order = self._order
             ids_in_order = self.ids if order is None else self.ids[order]
             i = np.searchsorted(ids_in_order, ids)
             i = i[(i < len(ids_in_order)) & (ids_in_order[np.minimum(i, len(ids_in_order) - 1)] == ids)]
-            places = i if order is None else np.sort(order[i])
-        return np.setdiff1d(places, self.hidden, assume_unique=True) if len(self.hidden) else places
+            positions = i if order is None else np.sort(order[i])
+        return np.setdiff1d(positions, self.hidden, assume_unique=True) if len(self.hidden) else positions
 
-    def best(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None = None) -> Ranking:
-        """Find up to `k` best visible rows per query, optionally only among `places`; ties are sorted by id."""
-        index_ranking = None if places is not None or self.index is None else self._best_by_index(self.index, Q, k)
+    def best(self, Q: NDArray[np.float32], k: int, positions: NDArray[np.int64] | None = None) -> Ranking:
+        """Find up to `k` best visible rows per query, optionally only among `positions`; ties are sorted by id."""
+        index_ranking = None if positions is not None or self.index is None else self._best_by_index(self.index, Q, k)
         if index_ranking is not None:
             return index_ranking
         n_dropped = 0
-        if places is None and len(self.hidden) <= MAX_RANKED_HIDDEN:
+        if positions is None and len(self.hidden) <= MAX_RANKED_HIDDEN:
             n_dropped = len(self.hidden)
-        elif places is None:
-            places = self.visible
-        n_rows = len(self.ids) if places is None else len(places)
+        elif positions is None:
+            positions = self.visible
+        n_rows = len(self.ids) if positions is None else len(positions)
         k = min(k, n_rows - n_dropped)
         if k == 0:
             return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
@@ -322,9 +322,9 @@ class Part(ABC):
         n_ranked = k_visited if self.ascending else min(k_visited + 1, n_rows)
         while True:
             if isinstance(self.rows, np.ndarray):
-                ranking = top_k_products(Q, self.rows, n_ranked, among=places)
+                ranking = top_k_products(Q, self.rows, n_ranked, among=positions)
             else:
-                ranking = self._best_of_blocks(Q, n_ranked, places)
+                ranking = self._best_of_blocks(Q, n_ranked, positions)
             if self.ascending:
                 break
             # Ties are ranked by id, but rows of changed images were appended after rows with larger ids
@@ -348,12 +348,12 @@ class Part(ABC):
             if candidates is None:
                 return None
             candidates, later = (
-                np.setdiff1d(places, self.hidden, assume_unique=True)
-                for places in (candidates, np.arange(index.n_rows, len(self.ids)))
+                np.setdiff1d(positions, self.hidden, assume_unique=True)
+                for positions in (candidates, np.arange(index.n_rows, len(self.ids)))
             )
             if k == 0 or len(candidates) < min(k, len(self) - len(later)):
                 return None
-            rankings.append(merged([self.best(q, k, places) for places in (candidates, later) if len(places)], k))
+            rankings.append(merged([self.best(q, k, rows) for rows in (candidates, later) if len(rows)], k))
         return Ranking(*map(np.concatenate, zip(*rankings, strict=True)))
 
     @cached_property
@@ -367,7 +367,7 @@ class Part(ABC):
 
     @cached_property
     def _order(self) -> NDArray[np.int64] | None:
-        """Visible places sorted by id; None if the rows are stored in this order."""
+        """Visible positions sorted by id; None if the rows are stored in this order."""
         if len(self.hidden) == 0 and self.ascending:
             return None
         return self.visible[np.argsort(self.ids[self.visible], kind="stable")]
@@ -378,31 +378,31 @@ class ArrayPart(Part):
 
     rows: Matrix
 
-    def take(self, places: NDArray[np.int64]) -> Matrix:
-        """Return the rows at `places`, in that order."""
-        return self.rows[places]
+    def take(self, positions: NDArray[np.int64]) -> Matrix:
+        """Return the rows at `positions`, in that order."""
+        return self.rows[positions]
 
-    def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    def products(self, Q: NDArray[np.float32], positions: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
-        if places is None and len(self.hidden):
-            places = self.visible
-        rows = self.rows if places is None else self.rows[places]
+        if positions is None and len(self.hidden):
+            positions = self.visible
+        rows = self.rows if positions is None else self.rows[positions]
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
             return np.asarray(rows @ Q.T, np.float32)
 
-    def _best_of_blocks(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
+    def _best_of_blocks(self, Q: NDArray[np.float32], k: int, positions: NDArray[np.int64] | None) -> Ranking:
         step = max(1, MAX_BLOCK_BYTES // (4 * len(Q)))
-        n = len(self.ids) if places is None else len(places)
+        n = len(self.ids) if positions is None else len(positions)
         parts = []
         for start in range(0, n, step):
-            if places is None:
+            if positions is None:
                 block = self.rows if n <= step else self.rows[start : start + step]
-                block_places = np.arange(start, start + block.shape[0])
+                block_positions = np.arange(start, start + block.shape[0])
             else:
-                block_places = places[start : start + step]
-                block = self.rows[block_places]
+                block_positions = positions[start : start + step]
+                block = self.rows[block_positions]
             order, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
-            parts.append(Ranking(block_places[order], best))
+            parts.append(Ranking(block_positions[order], best))
         return merged(parts, k)
 
 

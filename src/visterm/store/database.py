@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
-from visterm.core.remote import in_full
+from visterm.core.remote import absolute
 from visterm.core.writing import disk_error, find_write_error, writing
 
 APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite stores it in the file: identifies a catalogue
@@ -236,7 +236,7 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write all tables into a new file."""
-        with self._connection(path) as connection, closing(sqlite3.connect(in_full(path))) as target:
+        with self._connection(path) as connection, closing(sqlite3.connect(absolute(path))) as target:
             target.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             connection.backup(target)
             target.execute("PRAGMA journal_mode = WAL")
@@ -319,7 +319,7 @@ class Database:
         """Open the file for concurrent access; in a read-only folder open it unchanged, or a temporary copy of it."""
         file = self._snapshot or self.path
         is_immutable = file is not None and file is self._snapshot is self.path
-        target = ":memory:" if file is None else in_full(file)
+        target = ":memory:" if file is None else absolute(file)
         target = f"{file.absolute().as_uri()}?immutable=1" if file is not None and is_immutable else target
         connection = None
         try:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.core.remote import in_full, start_of_paths
+from visterm.core.remote import absolute, start_of_paths
 from visterm.core.vocabulary import tag_key
 from visterm.store.database import Database, as_text
 from visterm.store.images import file_type_of
@@ -23,9 +23,9 @@ from visterm.store.tags import WITHOUT_TREE, ActiveTags
 
 PREDICTED_FROM = 0.5  # Minimum confidence at which a tag counts as predicted and is exported
 
-CHANCE, TAKEN, OLDEST, NAME, ADDED = "chance", "taken", "oldest", "name", "added"
+MATCH, TAKEN, OLDEST, NAME, ADDED = "chance", "taken", "oldest", "name", "added"
 SORTS = {
-    CHANCE: "match, best first",
+    MATCH: "match, best first",
     TAKEN: "date taken, newest first",
     OLDEST: "date taken, oldest first",
     NAME: "name",
@@ -71,7 +71,7 @@ class Filter:
     unreviewed: bool = False  # Not reviewed by a person yet
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
     """Tag -> all words for the tag, if it has aliases or narrower tags. Case is ignored."""
-    named: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    exact_spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
     """Tag -> the words for exactly this tag, if it has narrower tags."""
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ def image_ids(database: Database, conditions: Sequence[str], values: Sequence[ob
     return np.fromiter((row[0] for row in rows), np.int64, len(rows))
 
 
-def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[object]]:
+def conditions_of(limits: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[object]]:
     """Convert a filter to SQL conditions on ``images``, and the values to bind, in the order of the conditions.
 
     `active` has the conditions on given tags (see `Tags.active`).
@@ -129,42 +129,42 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
         conditions.append(condition)
         values.extend(bound)
 
-    def keys(tag: str, spellings: Mapping[str, Sequence[str]] = among.spellings) -> str:
+    def keys(tag: str, spellings: Mapping[str, Sequence[str]] = limits.spellings) -> str:
         return json.dumps([tag_key(spelling) for spelling in spellings.get(tag, [tag])])
 
-    for tags, negation in ((among.tags, ""), (among.without, "NOT ")):
+    for tags, negation in ((limits.tags, ""), (limits.without, "NOT ")):
         for tag in tags:
             add(f"{negation}{has_tag}", keys(tag), *active.values, keys(tag))
-    for tag in among.predicted:
-        threshold = PREDICTED_FROM if among.min_confidence is None else among.min_confidence
-        minimum = "(confidence IS NULL OR confidence >= ?)" if among.min_confidence is None else "confidence >= ?"
+    for tag in limits.predicted:
+        threshold = PREDICTED_FROM if limits.min_confidence is None else limits.min_confidence
+        minimum = "(confidence IS NULL OR confidence >= ?)" if limits.min_confidence is None else "confidence >= ?"
         add(
             "id IN (SELECT image_id FROM predictions AS p WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
             f"AND {TAGGED} AND {minimum} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
             f"v.tag_id = p.tag_id AND verdict = -1) AND {active.not_under_predicted})",
             keys(tag), threshold, *active.values,
         )  # fmt: skip
-        add(f"NOT {REJECTED}", keys(tag, among.named if tag in among.named else among.spellings))
-    if among.folder is not None:
-        folder = among.folder_path or os.fspath(in_full(among.folder))
+        add(f"NOT {REJECTED}", keys(tag, limits.exact_spellings if tag in limits.exact_spellings else limits.spellings))
+    if limits.folder is not None:
+        folder = limits.folder_path or os.fspath(absolute(limits.folder))
         prefix, text = start_of_paths(folder), "CAST(? AS TEXT)"
-        name_prefix = os.path.normpath(among.folder).replace(os.sep, "/") + "/"  # names never begin with ".", or "/"
+        name_prefix = os.path.normpath(limits.folder).replace(os.sep, "/") + "/"  # names never begin with "." or "/"
         add(
             f"(folder = {text} OR substr(folder, 1, length({text})) = {text} "
             f"OR substr(name, 1, length({text})) = {text})",
             *map(as_text, (folder, prefix, prefix, name_prefix, name_prefix)),
         )
-    file_type = among.file_type and file_type_of(f"x.{among.file_type.strip().removeprefix('.')}")
+    file_type = limits.file_type and file_type_of(f"x.{limits.file_type.strip().removeprefix('.')}")
     for condition, value in (
-        ("taken >= ?", among.taken_from),
-        ("substr(taken, 1, length(?)) <= ?", among.taken_to),
-        ("n_bytes >= ?", among.min_bytes),
-        ("n_bytes <= ?", among.max_bytes),
+        ("taken >= ?", limits.taken_from),
+        ("substr(taken, 1, length(?)) <= ?", limits.taken_to),
+        ("n_bytes >= ?", limits.min_bytes),
+        ("n_bytes <= ?", limits.max_bytes),
         ("file_type = ?", file_type),
     ):
         if value is not None:
             add(condition, *[value] * condition.count("?"))
-    if among.unreviewed:
+    if limits.unreviewed:
         add("reviewed IS NULL")
     return conditions, values
 

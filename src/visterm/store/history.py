@@ -328,7 +328,7 @@ class WrittenTags(CatalogueTable):
         """List the tags that were written into an image's files, by kind of file and tag."""
         return self._records(WrittenTag, f"{WRITTEN} WHERE image_id = ? ORDER BY target, tags.name", (image_id,))
 
-    def elsewhere(self, target: str) -> list[tuple[str, int]]:
+    def former_paths(self, target: str) -> list[tuple[str, int]]:
         """List former path and id of the photos that were moved or deleted after tags were written into their files."""
         return self._database.rows(
             "SELECT path, image_id FROM left_places WHERE target = ?1 UNION SELECT path, image_id FROM written_tags "
@@ -337,7 +337,7 @@ class WrittenTags(CatalogueTable):
             (target,),
         )
 
-    def forget_elsewhere(self, target: str, paths: Iterable[str]) -> None:
+    def forget_former_paths(self, target: str, paths: Iterable[str]) -> None:
         """Delete paths that `elsewhere` lists, whose files have no written tags any more."""
         values = [(target, as_text(path)) for path in paths]
         for statement in (

@@ -271,7 +271,7 @@ class Frames(CatalogueTable):
 
     def of(self, video_ids: Iterable[int]) -> list[Frame]:
         """Return the frames of videos, by video and time; images that are not videos have none."""
-        if not self.known:
+        if not self.has_videos:
             return []
         statement = f"SELECT image_id, video_id, at FROM frames WHERE video_id {LISTED} ORDER BY video_id, at"
         return self._records(Frame, statement, (as_list(video_ids),))
@@ -286,7 +286,7 @@ class Frames(CatalogueTable):
         return next(iter(self._records(Frame, statement, (image_id,))), None)
 
     @property
-    def known(self) -> bool:
+    def has_videos(self) -> bool:
         """Whether the catalogue has any video."""
         return bool(self._database.keep("videos", lambda: self._database.value("SELECT EXISTS (SELECT 1 FROM frames)")))
 
@@ -296,7 +296,7 @@ class Frames(CatalogueTable):
 
     def videos_of(self, image_ids: Sequence[int]) -> list[int]:
         """Return the ids, with the ids of frames replaced by those of their videos."""
-        if not self.known:
+        if not self.has_videos:
             return list(image_ids)
         videos = dict(
             self._database.rows(f"SELECT image_id, video_id FROM frames WHERE image_id {LISTED}", (as_list(image_ids),))

@@ -31,13 +31,13 @@ from visterm.store.lance_table import ROWS_PER_BATCH, LanceTable, arrays_of, sch
 from visterm.store.row_index import MAX_K, IndexSettings, K, best_settings, median_seconds, probe_counts, settings_of
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
-Places: TypeAlias = NDArray[np.int64]
+Positions: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
 
 LANCE = "lance"  # Default folder of the tables, and the name of their indexes
 FILES = "files"
 
-DENSE_ONLY = (
+NOT_DENSE = (
     "The rows are sparse, and a Lance table holds dense ones. Keep them in files, or choose a model whose rows are "
     "dense, such as wsabie."
 )
@@ -59,7 +59,7 @@ class LanceRows:
         self._checked_out: Any = None
 
     @property
-    def checked_out(self) -> Any:
+    def open_table(self) -> Any:
         """LanceDB's table object at this version; opened on first use."""
         with self._lock:
             if self._checked_out is None:
@@ -86,70 +86,70 @@ class LanceRows:
         rows.flags.writeable = False
         return rows
 
-    def take(self, places: Places) -> Floats:
-        """Return the rows at `places`, in that order."""
+    def take(self, positions: Positions) -> Floats:
+        """Return the rows at `positions`, in that order."""
         if self.is_small:
-            return self.cached[places]
-        requested, inverse = np.unique(places, return_inverse=True)
+            return self.cached[positions]
+        requested, inverse = np.unique(positions, return_inverse=True)
         return self._collect(requested, self.blocks(requested))[inverse]
 
-    def _collect(self, places: Places, blocks: Iterable[tuple[Places, Floats]]) -> Floats:
-        """Join blocks of (places, rows) into the rows at all of the ascending `places`."""
-        rows, is_filled = np.empty((len(places), self.width), np.float32), np.zeros(len(places), np.bool_)
-        for block_places, block in blocks:
-            positions = np.searchsorted(places, block_places)
-            rows[positions], is_filled[positions] = block, True
+    def _collect(self, positions: Positions, blocks: Iterable[tuple[Positions, Floats]]) -> Floats:
+        """Join blocks of (positions, rows) into the rows at all of the ascending `positions`."""
+        rows, is_filled = np.empty((len(positions), self.width), np.float32), np.zeros(len(positions), np.bool_)
+        for block_positions, block in blocks:
+            targets = np.searchsorted(positions, block_positions)
+            rows[targets], is_filled[targets] = block, True
         if not is_filled.all():
-            raise self._damaged(f"no row at the place {places[np.argmin(is_filled)]}")
+            raise self._damaged(f"no row at position {positions[np.argmin(is_filled)]}")
         return rows
 
-    def blocks(self, places: Places | None = None) -> Iterator[tuple[Places, Floats]]:
-        """Yield blocks of (places, rows): of all rows, or of those at the ascending `places`."""
-        if places is None:
+    def blocks(self, positions: Positions | None = None) -> Iterator[tuple[Positions, Floats]]:
+        """Yield blocks of (positions, rows): of all rows, or of those at the ascending `positions`."""
+        if positions is None:
             yield from self._scan()
-        elif len(places) and len(places) * SCAN_RATIO > places[-1] - places[0]:
-            first = int(places[0])
-            requested = np.zeros(int(places[-1]) + 1 - first, np.bool_)
-            requested[places - first] = True
-            for block_places, block in self._scan(first, first + len(requested)):
-                is_requested = requested[block_places - first]
+        elif len(positions) and len(positions) * SCAN_RATIO > positions[-1] - positions[0]:
+            first = int(positions[0])
+            requested = np.zeros(int(positions[-1]) + 1 - first, np.bool_)
+            requested[positions - first] = True
+            for block_positions, block in self._scan(first, first + len(requested)):
+                is_requested = requested[block_positions - first]
                 if is_requested.any():
-                    yield block_places[is_requested], block[is_requested]
+                    yield block_positions[is_requested], block[is_requested]
         else:
-            for start in range(0, len(places), ROWS_PER_BATCH):
-                chunk = places[start : start + ROWS_PER_BATCH]
-                batch = self.checked_out.take_offsets(chunk.tolist()).select(["row", "vector"]).to_arrow()
-                block_places, block = self._sorted_rows(batch, 0, self.n_rows)
-                if not np.array_equal(block_places, chunk):
-                    raise self._damaged("rows at other places than those in their column 'row'")
-                yield block_places, block
+            for start in range(0, len(positions), ROWS_PER_BATCH):
+                chunk = positions[start : start + ROWS_PER_BATCH]
+                batch = self.open_table.take_offsets(chunk.tolist()).select(["row", "vector"]).to_arrow()
+                block_positions, block = self._sorted_rows(batch, 0, self.n_rows)
+                if not np.array_equal(block_positions, chunk):
+                    raise self._damaged("rows at other positions than those in their column 'row'")
+                yield block_positions, block
 
-    def _scan(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Places, Floats]]:
+    def _scan(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Positions, Floats]]:
         stop = self.n_rows if stop is None else stop
         step = max(1, BYTES_PER_READ // (4 * self.width))
         for start in range(first, stop, step):
-            query = self.checked_out.search().offset(start).limit(min(step, stop - start)).select(["row", "vector"])
+            query = self.open_table.search().offset(start).limit(min(step, stop - start)).select(["row", "vector"])
             for batch in query.to_batches(ROWS_PER_BATCH):
                 yield self._sorted_rows(batch, start, min(start + step, stop))
 
-    def _sorted_rows(self, batch: Any, first: int, stop: int) -> tuple[Places, Floats]:
-        """Return places and rows of an Arrow batch, sorted by place: LanceDB does not guarantee an order."""
-        places, block = arrays_of(batch, ["row", "vector"]).values()
-        if places.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(places), self.width):
-            raise self._damaged(f"rows of {block.dtype}, shape {block.shape}, at places of {places.dtype}")
+    def _sorted_rows(self, batch: Any, first: int, stop: int) -> tuple[Positions, Floats]:
+        """Return positions and rows of an Arrow batch, sorted by position: LanceDB does not guarantee an order."""
+        positions, block = arrays_of(batch, ["row", "vector"]).values()
+        if positions.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(positions), self.width):
+            raise self._damaged(f"rows of {block.dtype}, shape {block.shape}, at positions of {positions.dtype}")
         if not np.isfinite(block).all():
             raise self._damaged("rows with infinite or undefined numbers")
-        if not (np.diff(places) > 0).all():
-            order = np.argsort(places)
-            places, block = places[order], block[order]
-        if len(places) and (places[0] < first or places[-1] >= stop or not (np.diff(places) > 0).all()):
-            raise self._damaged(f"rows at the places {places[0]} to {places[-1]}, or some twice")
-        return places, block
+        if not (np.diff(positions) > 0).all():
+            order = np.argsort(positions)
+            positions, block = positions[order], block[order]
+        if len(positions) and (positions[0] < first or positions[-1] >= stop or not (np.diff(positions) > 0).all()):
+            raise self._damaged(f"rows at the positions {positions[0]} to {positions[-1]}, or some twice")
+        return positions, block
 
     def _damaged(self, content: str) -> CorruptFileError:
         return CorruptFileError(
             f"The table {self._table.name} at {self._table.uri} holds {content}; expected {self.n_rows} rows of "
-            f"{self.width} numbers, one at each place. Restore it from a backup, or index the images again."
+            f"{self.width} numbers, one per position. Restore it from a backup, or index the images again."
         )
 
 
@@ -158,28 +158,28 @@ class LancePart(Part):
 
     rows: LanceRows
 
-    def take(self, places: Places) -> Floats:
-        """Return the rows at `places`, in that order."""
-        return self.rows.take(places)
+    def take(self, positions: Positions) -> Floats:
+        """Return the rows at `positions`, in that order."""
+        return self.rows.take(positions)
 
-    def products(self, Q: Floats, places: Places | None = None) -> Floats:
+    def products(self, Q: Floats, positions: Positions | None = None) -> Floats:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
-        if places is None:
-            places = self.visible
+        if positions is None:
+            positions = self.visible
         if self.rows.is_small:
-            return np.asarray(self.rows.cached[places] @ Q.T, np.float32)
-        products = np.empty((len(places), len(Q)), np.float32)
-        for block_places, block in self.rows.blocks(places):
-            products[np.searchsorted(places, block_places)] = block @ Q.T
+            return np.asarray(self.rows.cached[positions] @ Q.T, np.float32)
+        products = np.empty((len(positions), len(Q)), np.float32)
+        for block_positions, block in self.rows.blocks(positions):
+            products[np.searchsorted(positions, block_positions)] = block @ Q.T
         return products
 
-    def _best_of_blocks(self, Q: Floats, k: int, places: Places | None) -> Ranking:
+    def _best_of_blocks(self, Q: Floats, k: int, positions: Positions | None) -> Ranking:
         if self.rows.is_small:
-            return top_k_products(Q, self.rows.cached, k, among=places)
+            return top_k_products(Q, self.rows.cached, k, among=positions)
         best = Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
-        for block_places, block in self.rows.blocks(places):
+        for block_positions, block in self.rows.blocks(positions):
             ranking = top_k_products(Q, block, min(k, len(block)))
-            best = merged([best, Ranking(block_places[ranking.ids], ranking.scores)], k)
+            best = merged([best, Ranking(block_positions[ranking.ids], ranking.scores)], k)
         return best
 
 
@@ -196,16 +196,16 @@ class LanceIndex:
         self._spare = N_SPARE + min(spare, MAX_K)
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending places of rows that include most of the `k` best; None if an exact search is better."""
+        """Return ascending positions of rows that include most of the `k` best; None if an exact search is better."""
         if k > MAX_K:
             return None
-        query = self._rows.checked_out.search(q.ravel(), vector_column_name="vector").distance_type("dot")
+        query = self._rows.open_table.search(q.ravel(), vector_column_name="vector").distance_type("dot")
         query = query.nprobes(self.settings.probed).fast_search().limit(k + self._spare)
-        places = np.sort(arrays_of(query.select(["row"]).to_arrow(), ["row"])["row"])
-        return places[places < self.n_rows]
+        positions = np.sort(arrays_of(query.select(["row"]).to_arrow(), ["row"])["row"])
+        return positions[positions < self.n_rows]
 
 
-def index_that_pays(
+def build_lance_index(
     table: LanceTable, version: int, n_rows: int, width: int, queries: NDArray[np.float32]
 ) -> tuple[int, IndexSettings]:
     """Build an index of a table's rows, and measure its best settings; drop the index if it is too slow or inaccurate.
@@ -222,27 +222,27 @@ def index_that_pays(
     exact_part, k = LancePart(np.arange(n_rows), rows), min(K, n_rows)
     exact_time = median_seconds(lambda: exact_part.best(queries[:1], k), 3)
 
-    def search(q: Floats, trial: IndexSettings) -> Places:
+    def search(q: Floats, trial: IndexSettings) -> Positions:
         return LancePart(exact_part.ids, rows, index=LanceIndex(rows, trial)).best(q, k).ids
 
     probes = [*probe_counts(max(1, n_lists // 2)), n_lists]
     trials = [[IndexSettings(n_rows, n_lists, probed, K + N_SPARE, 0.0, 0.0, exact_time) for probed in probes]]
     settings = best_settings(search, trials, queries, exact_part.best(queries, k).ids)
 
-    if not settings.pays:
+    if not settings.is_useful:
         for index in writable.list_indices():
             writable.drop_index(index.name)
     return int(writable.version), settings
 
 
-class LancePlace(NamedTuple):
+class LanceLocation(NamedTuple):
     """The location of the Lance tables of a catalogue."""
 
     uri: str  # URI of the Lance database; empty: in the catalogue's own folder
     id: str  # Part of the tables' names, with which several catalogues can share a database
 
     @classmethod
-    def at(cls, uri: str) -> LancePlace:
+    def at(cls, uri: str) -> LanceLocation:
         """Return the location of a new catalogue's tables, with a local path made absolute."""
         return cls((uri if not uri or "://" in uri else os.path.abspath(uri)), uuid.uuid4().hex[:12])
 
@@ -299,7 +299,7 @@ class LanceSegment(SegmentFolder):
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
         """Write rows after the first `n_rows`."""
         if isinstance(U, sp.csr_array):
-            raise DataError(DENSE_ONLY)
+            raise DataError(NOT_DENSE)
         self._write(IDS, n_rows, ids)
         self.table_version = self.table.append(self.table_version, n_rows, ids, U)
 
@@ -311,7 +311,7 @@ class LanceSegment(SegmentFolder):
         """Return the first `n_rows` rows as a part to search, with the table's own index."""
         rows = self.rows(n_rows)
         lance_index = None
-        if index is not None and settings_of(index.facts).pays:
+        if index is not None and settings_of(index.facts).is_useful:
             lance_index = LanceIndex(rows, settings_of(index.facts), index.n_rows, len(hidden))
         return LancePart(self._map(IDS, n_rows), rows, hidden, lance_index)
 

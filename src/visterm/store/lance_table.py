@@ -1,6 +1,6 @@
 """A versioned, append-only LanceDB table of rows, which is read at one version.
 
-Columns: ``row`` (the place, from 0), ``id`` (the image) and ``vector``. The table is in a local folder, or in an object
+Columns: ``row`` (position, from 0), ``id`` (the image) and ``vector``. The table is in a local folder, or in an object
 store (``s3://bucket/folder``) with credentials from the usual environment variables.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
-from visterm.core.remote import check_named, in_full, is_remote
+from visterm.core.remote import absolute, check_named, is_remote
 from visterm.core.writing import storage_error
 
 ROWS_PER_BATCH = 2**15  # Maximum number of rows to read or write at a time
@@ -42,7 +42,7 @@ class LanceTable:
 
     def __init__(self, uri: str, name: str) -> None:
         self.uri, self.name = uri, name
-        self._database = _connected(str(in_full(uri)))
+        self._database = _connected(str(absolute(uri)))
 
     def create(self, width: int) -> int:
         """Create an empty table, replacing any leftover of a killed process, and return its version."""
@@ -55,10 +55,10 @@ class LanceTable:
         self.cut(version)
         table = self.writable()
         for start in range(0, len(ids), ROWS_PER_BATCH):
-            places = np.arange(n_rows + start, n_rows + min(start + ROWS_PER_BATCH, len(ids)))
+            positions = np.arange(n_rows + start, n_rows + min(start + ROWS_PER_BATCH, len(ids)))
             block = np.ascontiguousarray(U[start : start + ROWS_PER_BATCH], np.float32)
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), U.shape[1])
-            columns = {"row": places, "id": ids[start : start + ROWS_PER_BATCH], "vector": vectors}
+            columns = {"row": positions, "id": ids[start : start + ROWS_PER_BATCH], "vector": vectors}
             with _convert_errors(f"Rows cannot be written to the table {self.name} at {self.uri}"):
                 table.add(pa.table(columns))
                 if table.version % VERSIONS_PER_COMPACTION == 0:
@@ -123,7 +123,7 @@ def schema_of(width: int) -> Any:
 
 def table_names(uri: str) -> list[str]:
     """List the tables of a database; empty if it does not exist."""
-    database = _connected(str(in_full(uri)))
+    database = _connected(str(absolute(uri)))
     with _convert_errors(f"The tables at {uri} cannot be listed"):
         names: list[str] = []
         page = database.list_tables()

@@ -58,7 +58,7 @@ class IndexSettings:
     exact_seconds: float
 
     @property
-    def pays(self) -> bool:
+    def is_useful(self) -> bool:
         """Whether the index is accurate enough and enough faster than an exact search."""
         return self.recall >= MIN_RECALL and self.seconds * MIN_SPEED_UP <= self.exact_seconds
 
@@ -88,7 +88,7 @@ class RowIndex:
         return row_index
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending places of rows, with most of the `k` best rows; None if an exact search is better."""
+        """Return ascending positions of rows, with most of the `k` best rows; None if an exact search is better."""
         if k > MAX_K or not is_installed():
             return None
         with self._reading:
@@ -101,12 +101,12 @@ class RowIndex:
             _faiss().write_index(self._index, os.fspath(temporary))
 
     def search_lists(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
-        """Return the ascending places of the best `fetched` rows in the nearest `probed` lists."""
+        """Return the ascending positions of the best `fetched` rows in the nearest `probed` lists."""
         faiss = _faiss()
         parameters = faiss.SearchParametersPreTransform(index_params=faiss.SearchParametersIVF(nprobe=probed))
         with _one_thread(faiss):
-            _, places = self._index.search(q, min(fetched, self.n_rows), params=parameters)
-        best: NDArray[np.int64] = np.sort(places[0])
+            _, positions = self._index.search(q, min(fetched, self.n_rows), params=parameters)
+        best: NDArray[np.int64] = np.sort(positions[0])
         if best.size and best[-1] >= self.n_rows:
             raise CorruptFileError(
                 f"An index names row {best[-1]}, but covers {self.n_rows} rows. Index the images again into a new "

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import MOST_COLUMNS, checked_csr, stack_rows
+from visterm.core.checks import MAX_CSR_COLUMNS, checked_csr, stack_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
@@ -51,26 +51,26 @@ def segments_of(database: Database, where: str = "", *values: object) -> list[St
     statement = f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id"
     segments = [StoredSegment(*row) for row in database.rows(statement, values)]
     for segment in segments:
-        if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MOST_COLUMNS or segment.n_rows < 0:
+        if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MAX_CSR_COLUMNS or segment.n_rows < 0:
             raise CorruptFileError(
                 f"The database says of segment {segment.id} that it has {segment.n_rows} rows of {segment.width} "
-                f"numbers, {segment.kind}; expected at most {MOST_COLUMNS:,} numbers, dense or csr. {RESTORE}"
+                f"numbers, {segment.kind}; expected at most {MAX_CSR_COLUMNS:,} numbers, dense or csr. {RESTORE}"
             )
     return segments
 
 
-def checked_places(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDArray[np.int64]:
-    """Convert the places of a segment's rows from the database to an array.
+def checked_positions(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDArray[np.int64]:
+    """Convert the positions of a segment's rows from the database to an array.
 
-    Raises CorruptFileError if a place is outside the segment.
+    Raises CorruptFileError if a position is outside the segment.
     """
-    places = np.array([row[0] for row in rows], np.int64)
-    outliers = places[(places < 0) | (places >= segment.n_rows)]
+    positions = np.array([row[0] for row in rows], np.int64)
+    outliers = positions[(positions < 0) | (positions >= segment.n_rows)]
     if outliers.size:
         raise CorruptFileError(
             f"The database names row {outliers[0]} of segment {segment.id}, which has {segment.n_rows} rows. {RESTORE}"
         )
-    return places
+    return positions
 
 
 class StoredIndex(NamedTuple):
@@ -97,7 +97,7 @@ class Segment(ABC):
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
         """Return ids and rows of the first `n_rows` rows, read-only. Raises CorruptFileError if rows are missing."""
 
-    def where(self, name: str) -> str:
+    def label(self, name: str) -> str:
         """Return how messages refer to the file `name`: its path, if the segment is in a folder."""
         return name
 
@@ -106,7 +106,7 @@ class Segment(ABC):
         """Drop all rows after the first `n_rows`."""
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` rows as a part to search, without those at the places `hidden`."""
+        """Return the first `n_rows` rows as a part to search, without those at the positions `hidden`."""
         return ArrayPart(*self.read(n_rows), hidden)
 
 
@@ -152,7 +152,7 @@ class SegmentFolder(Segment):
     kind: str
     width: int
 
-    def where(self, name: str) -> str:
+    def label(self, name: str) -> str:
         """Return the path of a file."""
         return str(self.folder / name)
 
@@ -198,7 +198,7 @@ class SegmentFolder(Segment):
                     f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
                     f"*{INDEX_SUFFIX} in that folder."
                 )
-            part.index = RowIndex.on_disk(path, settings, self.width) if settings.pays else None
+            part.index = RowIndex.on_disk(path, settings, self.width) if settings.is_useful else None
         return part
 
     def cut(self, n_rows: int) -> None:

@@ -22,7 +22,7 @@ from visterm.core.wording import count_of, json_text
 from visterm.store.current_rows import CurrentRows, Part
 from visterm.store.database import Database
 from visterm.store.images import LISTED, as_list
-from visterm.store.lance_rows import DENSE_ONLY, LANCE, LancePlace, LanceSegment, index_that_pays
+from visterm.store.lance_rows import LANCE, NOT_DENSE, LanceLocation, LanceSegment, build_lance_index
 from visterm.store.lance_table import table_names
 from visterm.store.row_index import IndexSettings, build_index, is_installed, settings_of
 from visterm.store.segments import (
@@ -35,7 +35,7 @@ from visterm.store.segments import (
     SegmentInMemory,
     StoredIndex,
     StoredSegment,
-    checked_places,
+    checked_positions,
     segments_of,
 )
 
@@ -45,7 +45,7 @@ VERSION = "SELECT value FROM meta WHERE key = 'rows'"  # Changes whenever rows c
 CURRENT = "SELECT coalesce(rows_of, id) FROM runs WHERE current = 1"  # The run whose rows are searched
 
 # CROSS JOIN makes SQLite start with the few images that are gone, instead of scanning all rows
-HIDDEN_PLACES = (
+HIDDEN_QUERY = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
     "SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? AND rows.image_id = images.id "
     "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
@@ -98,7 +98,7 @@ class RowStore:
                         f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}"
                     )
                 width = segment.width
-                hidden = checked_places(self.database.rows(HIDDEN_PLACES, (segment.id, run_id, segment.id)), segment)
+                hidden = checked_positions(self.database.rows(HIDDEN_QUERY, (segment.id, run_id, segment.id)), segment)
                 index_query = "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
                 index_rows = self.database.rows(index_query, (segment.id,))
                 index = StoredIndex(*index_rows[0]) if index_rows else None
@@ -111,7 +111,7 @@ class RowStore:
                 first, last = (part.ids.min(), part.ids.max()) if len(part.ids) else (0, 0)
                 if not 0 <= first <= last <= last_id:
                     raise CorruptFileError(
-                        f"{files.where(IDS)}: the rows are of the images {first} to {last}; expected 0 to {last_id}, "
+                        f"{files.label(IDS)}: the rows are of the images {first} to {last}; expected 0 to {last_id}, "
                         f"as the catalogue has no others. {RESTORE}"
                     )
                 parts.append(part)
@@ -123,10 +123,10 @@ class RowStore:
         self.database.write("UPDATE meta SET value = hex(randomblob(8)) WHERE key = 'rows'")
 
     @property
-    def lance(self) -> LancePlace | None:
+    def lance(self) -> LanceLocation | None:
         """Location of the Lance tables for new rows; None if rows are stored in files."""
         text = self.database.value("SELECT value FROM meta WHERE key = 'lance'")
-        return LancePlace(**json.loads(text)) if text is not None else None
+        return LanceLocation(**json.loads(text)) if text is not None else None
 
     def keep_in_lance(self, uri: str) -> None:
         """Store future rows in Lance tables at `uri`; empty: in the catalogue's folder.
@@ -135,7 +135,7 @@ class RowStore:
         """
         if segments_of(self.database):
             raise StorageError("The catalogue already has rows, which cannot be moved to Lance tables.")
-        tables = LancePlace.at(uri)
+        tables = LanceLocation.at(uri)
         assert self.folder is not None
         table_names(tables.uri_of(self.folder))  # fail now instead of after encoding the first images
         self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (json_text(tables._asdict()),))
@@ -200,7 +200,7 @@ class RowStore:
                 files = self.files(segment)
                 if not sampled and (n_missing := segment.n_rows - sum(n_rows for _, n_rows, *_ in blocks)):
                     raise CorruptFileError(
-                        f"{files.where(IDS)}: {n_missing:,} rows have no checksum in {self.database.path}, which "
+                        f"{files.label(IDS)}: {n_missing:,} rows have no checksum in {self.database.path}, which "
                         f"another program changed. {RESTORE}"
                     )
                 ids, U = files.read(segment.n_rows)
@@ -209,7 +209,7 @@ class RowStore:
                     if sums != tuple(expected):
                         name = IDS if sums[0] != expected[0] else DENSE if segment.kind == "dense" else DATA
                         raise CorruptFileError(
-                            f"{files.where(name)}: rows {first:,} to {first + n_rows - 1:,} are not what was written; "
+                            f"{files.label(name)}: rows {first:,} to {first + n_rows - 1:,} are not what was written; "
                             f"the disk or another program changed them. {RESTORE}"
                         )
         except CorruptFileError:
@@ -221,12 +221,12 @@ class RowStore:
         replaced_ids = []
         with self.database.transaction():
             for segment in segments_of(self.database):
-                dead_places = checked_places(
+                dead_rows = checked_positions(
                     self.database.rows("SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment.id,)),
                     segment,
                 )
-                if len(dead_places) and len(dead_places) >= least * segment.n_rows:
-                    self._rewrite(segment, dead_places)
+                if len(dead_rows) and len(dead_rows) >= least * segment.n_rows:
+                    self._rewrite(segment, dead_rows)
                     replaced_ids.append(segment.id)
 
         for segment_id in replaced_ids:  # running searches keep their memory maps
@@ -270,7 +270,7 @@ class RowStore:
             _copy(self.files(segment).part(segment.n_rows, np.empty(0, np.int64)), np.arange(segment.n_rows), copy)
 
     def _store_sums(self, segment_id: int, first: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Store the checksums of new rows, block by block; `first` is the place of the first new row in the segment."""
+        """Store the checksums of new rows, block by block; `first` is the position of the first new row."""
         n_bytes = U.nbytes if isinstance(U, np.ndarray) else U.data.nbytes + U.indices.nbytes
         step = max(1, BLOCK_BYTES * max(1, U.shape[0]) // max(1, n_bytes))
         blocks = ((start, min(step, len(ids) - start)) for start in range(0, len(ids), step))
@@ -282,7 +282,7 @@ class RowStore:
     def _new_segment(self, run_id: int, kind: str, width: int) -> StoredSegment:
         in_lance = self.folder is not None and self.lance is not None
         if in_lance and kind != "dense":
-            raise DataError(DENSE_ONLY)
+            raise DataError(NOT_DENSE)
         segment_id = self.database.insert(
             "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
         )
@@ -299,11 +299,11 @@ class RowStore:
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )
 
-    def _rewrite(self, old_segment: StoredSegment, dead_places: NDArray[np.int64]) -> None:
+    def _rewrite(self, old_segment: StoredSegment, dead_rows: NDArray[np.int64]) -> None:
         part = self.files(old_segment).part(old_segment.n_rows, np.empty(0, np.int64))
         ids = part.ids
-        places = np.delete(np.arange(old_segment.n_rows), dead_places)
-        order = places[np.argsort(ids[places], kind="stable")]  # sorted by id: rows of changed images were appended
+        positions = np.delete(np.arange(old_segment.n_rows), dead_rows)
+        order = positions[np.argsort(ids[positions], kind="stable")]  # by id: rows of changed images were appended
         new_segment = self._new_segment(old_segment.run_id, old_segment.kind, old_segment.width)
         files = self.files(new_segment)
         _copy(part, order, files)
@@ -318,9 +318,9 @@ class RowStore:
         self.mark_changed()
 
 
-def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
-    for start in range(0, len(places), ROWS_PER_COPY):
-        block = places[start : start + ROWS_PER_COPY]
+def _copy(part: Part, positions: NDArray[np.int64], files: Segment) -> None:
+    for start in range(0, len(positions), ROWS_PER_COPY):
+        block = positions[start : start + ROWS_PER_COPY]
         files.append(start, part.ids[block], part.take(block))
 
 
@@ -364,7 +364,7 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
         sample = np.asarray(queries[:MAX_MEASURED_QUERIES], np.float32)
         if isinstance(files, LanceSegment):
             name = LANCE
-            files.table_version, settings = index_that_pays(
+            files.table_version, settings = build_lance_index(
                 files.table, files.table_version, segment.n_rows, segment.width, sample
             )
         else:
@@ -373,10 +373,10 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
             assert isinstance(U, np.ndarray)
             index = build_index(U, sample)
             settings = index.settings
-            if settings.pays:
+            if settings.is_useful:
                 index.write(files.folder / name)
 
-        has_index = has_index or settings.pays
+        has_index = has_index or settings.is_useful
         with database.transaction():
             database.write(
                 "INSERT INTO indexes (segment_id, file, n_rows, facts) VALUES (?, ?, ?, ?) ON CONFLICT DO "
@@ -386,7 +386,7 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
             database.write("UPDATE segments SET table_version = ? WHERE id = ?", (files.table_version, segment.id))
             rows.mark_changed()
         for file in files.folder.glob("*.faiss"):
-            if file.name != name or not settings.pays:
+            if file.name != name or not settings.is_useful:
                 file.unlink()
     return has_index
 
@@ -401,7 +401,7 @@ def how_it_searches(database: Database) -> str:
         return "exact: every photo is compared"
     facts, n_unindexed, file = indexes[0]
     index = settings_of(facts)
-    if not index.pays:
+    if not index.is_useful:
         return f"exactly: an index does not pay here ({_performance(index)})"
     if file != LANCE and not is_installed():
         return "exactly: there is an index, but faiss is not installed (pip install 'visterm[faiss]')"

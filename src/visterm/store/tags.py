@@ -186,7 +186,7 @@ class Tags(CatalogueTable):
                 ((image_id, ids[tag], source) for image_id, tags in lists for tag in tags),
             )
 
-    def take(self, image_id: int, tags: Iterable[str], source: str | None = None) -> None:
+    def remove(self, image_id: int, tags: Iterable[str], source: str | None = None) -> None:
         """Remove given tags of an image: of one source, or of any source (None)."""
         self._database.write_many(
             "DELETE FROM given WHERE image_id = ? AND tag_id = ? AND source = coalesce(?, source)",
@@ -199,9 +199,9 @@ class Tags(CatalogueTable):
             connection.execute("DELETE FROM given WHERE image_id = ? AND source = 'file'", (image_id,))
             self.give(image_id, tags, "file")
 
-    def given(self, image_id: int, *, standing: bool = False) -> list[GivenTag]:
-        """List the given tags of an image by name, including rejected tags; with `standing`, only tags that it has."""
-        active = self.active() if standing else None
+    def given(self, image_id: int, *, only_active: bool = False) -> list[GivenTag]:
+        """List the given tags of an image by name, including rejected tags; `only_active`: only tags that it has."""
+        active = self.active() if only_active else None
         condition, values = ("1", ()) if active is None else (active.condition, active.values)
         return self._records(
             GivenTag,
@@ -361,7 +361,7 @@ class TagJudgements(NamedTuple):
     """The images that people gave a tag to, or rejected it for; ascending ids."""
 
     given: NDArray[np.int64]
-    has: NDArray[np.int64]  # Given or accepted
+    tagged: NDArray[np.int64]  # Given or accepted
     rejected: NDArray[np.int64]
 
 
@@ -394,11 +394,11 @@ class ManualJudgements(CatalogueTable):
             # one text per kind: reading ids row by row takes ten times as long
             images[kind] = np.unique(np.fromstring(ids, np.int64, sep=","))
         given, accepted, rejected = images.values()
-        has = np.union1d(given, accepted) if len(given) and len(accepted) else given if len(given) else accepted
+        tagged = np.union1d(given, accepted) if len(given) and len(accepted) else given if len(given) else accepted
         if len(rejected) and len(accepted):
             rejected = np.setdiff1d(rejected, accepted, assume_unique=True)
 
-        judgements = TagJudgements(given, has, rejected)
+        judgements = TagJudgements(given, tagged, rejected)
         if cached is not None and all(map(np.array_equal, cached, judgements)):
             judgements = cached  # answers derived from these arrays stay valid
         n_bytes, n_cached_bytes = (sum(ids.nbytes for ids in arrays or ()) for arrays in (judgements, cached))
@@ -408,17 +408,17 @@ class ManualJudgements(CatalogueTable):
         self._cache[key] = version, judgements
         return judgements
 
-    def remembered(self, key: Hashable, of: Sequence[object]) -> Any:
-        """Return the cached answer for a key if it was derived from the same objects `of`, compared by identity.
+    def remembered(self, key: Hashable, sources: Sequence[object]) -> Any:
+        """Return the cached answer for a key if it was derived from the same objects `sources`, compared by identity.
 
         The objects are results of `of_tag`, or derived from such results. Returns None if they are different.
         """
         cached = self._derived.get(key)
-        return cached[1] if cached is not None and all(map(is_, of, cached[0])) else None
+        return cached[1] if cached is not None and all(map(is_, sources, cached[0])) else None
 
-    def remember(self, key: Hashable, of: Sequence[object], answer: Iterable[object]) -> None:
-        """Cache an answer that was derived from the objects `of`, for repeated searches."""
+    def remember(self, key: Hashable, sources: Sequence[object], answer: Iterable[object]) -> None:
+        """Cache an answer that was derived from the objects `sources`, for repeated searches."""
         if sum(getattr(part, "nbytes", 0) for part in answer) <= MAX_DERIVED_BYTES:
             if len(self._derived) >= MAX_DERIVED:
                 self._derived.clear()
-            self._derived[key] = of, answer
+            self._derived[key] = sources, answer

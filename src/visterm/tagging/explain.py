@@ -117,8 +117,8 @@ def explain(run: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: st
         rank=1 + int((scores > scores[index]).sum()),
         n_tags=len(scores),
         size=size,
-        place_noun=image_places.place,
-        feature_noun=image_places.feature,
+        place_noun=image_places.place_noun,
+        feature_noun=image_places.feature_noun,
         places=[
             Region(x, top, right, bottom, share)
             for (x, top, right, bottom), share in zip(boxes.tolist(), shares.tolist(), strict=True)

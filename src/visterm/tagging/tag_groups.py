@@ -28,7 +28,7 @@ from visterm.data.spellings import (
     folded,
 )
 from visterm.data.tag_rules import Alias
-from visterm.features.training_rows import LEARNED, encode_corpus
+from visterm.features.training_rows import TRAIN_SPLIT, encode_corpus
 from visterm.learning.run import Run
 from visterm.models.blend import kept
 
@@ -93,7 +93,7 @@ def suggest_aliases(run: Run, corpus: Corpus | None = None, *, progress: Progres
     V = tag_vectors(run)
     if corpus is None:
         return aliases_of(run.vocabulary, alias_pairs(run.vocabulary, V))
-    corpus = corpus.select(LEARNED) if any(corpus.splits) else corpus
+    corpus = corpus.select(TRAIN_SPLIT) if any(corpus.splits) else corpus
     X, Y, _ = encode_corpus(run.encoder, corpus, run.vocabulary, progress)
     if Y.shape[0] == 0:
         raise DataError("None of the images could be read, so tags cannot be compared by them.")

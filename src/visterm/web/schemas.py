@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
+from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
 
-TagName = Annotated[str, Field(min_length=1, max_length=MOST_LETTERS, examples=["beach"])]
+TagName = Annotated[str, Field(min_length=1, max_length=MAX_LETTERS, examples=["beach"])]
 
 Id = Annotated[int, Field(description="Id of the photo.")]
 ImageName = Annotated[str, Field(description="File name of the photo, relative to the indexed folder.")]
@@ -192,8 +192,8 @@ class VerdictAnswer(BaseModel):
 class TagsChange(RequestBody):
     """Tags to add to a photo, and tags to remove from it."""
 
-    give: list[TagName] = Field([], max_length=MOST_TAGS, description="Tags to add; any words are accepted.")
-    take: list[TagName] = Field([], max_length=MOST_TAGS, description="Tags to remove.")
+    give: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to add; any words are accepted.")
+    take: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to remove.")
 
 
 class TagCountAnswer(BaseModel):

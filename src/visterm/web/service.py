@@ -22,7 +22,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
 from visterm.core.writing import Place
 from visterm.data.image_folders import is_video
-from visterm.data.images import largest_image
+from visterm.data.images import max_image_pixels
 from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
@@ -56,7 +56,7 @@ class Bounds:
     upload_bytes: int = 32 * 2**20  # Bytes of a body with pictures; other bodies may have 1 MB or 64 kB, by route
     body_bytes: int = 256 * 2**20  # Bytes of all bodies together that are being received or worked on
     body_seconds: float = 120.0  # Seconds in which a body must arrive
-    upload_pixels: int = field(default_factory=largest_image)
+    upload_pixels: int = field(default_factory=max_image_pixels)
     """Pixels of an uploaded picture; by default as many as an indexed photo may have."""
     pictures: int = 16  # Pictures per request
     # Requests, running and waiting together, that search, that list and count, that write, that decode pictures
@@ -127,7 +127,7 @@ class Service:
         self.fetching = new_work("fetch", -(-bounds.fetchers // n_workers), bounds.fetching)
         n_decoders = -(-bounds.decoders // n_workers)
         new_pool = partial(Decoders, n_decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes, figures=figures)
-        self.decoders = new_pool(max_pixels=largest_image(), seconds=bounds.decoding_seconds)
+        self.decoders = new_pool(max_pixels=max_image_pixels(), seconds=bounds.decoding_seconds)
         self.upload_decoders = new_pool(
             max_pixels=bounds.upload_pixels, seconds=bounds.upload_seconds, name="decode uploads"
         )

@@ -231,7 +231,7 @@ class BagKernel(Encoder):
         bag_of = self._bag_of()
         with Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
             bags = team.run(lambda i: bag_of(batch[i]), len(batch))
-        known = self._made_of(
+        known = self._cached(
             lambda marks: {mark.tobytes(): i for i, mark in reversed(list(enumerate(marks)))}, self.marks_
         )
         places = np.array([known.get(mark_of(bag), -1) for bag in bags])
@@ -285,7 +285,7 @@ class BagKernel(Encoder):
 
     def _matches(self) -> BestMatches:
         """Return the match kernel with the training bags."""
-        return self._made_of(
+        return self._cached(
             lambda points, start, minor, gamma, degree, offset: BestMatches(
                 Bags(points, start), minor, gamma=gamma, degree=degree, offset=offset
             ),

@@ -35,7 +35,7 @@ from visterm_research.kernels.pyramids import pyramid_histograms
 
 MOST_TEXTONS = 65_536
 MOST_SCALES = 32
-MOST_COLUMNS = 2**24
+MAX_CSR_COLUMNS = 2**24
 SMALL_SIDE = 256
 MAX_FILTER_BYTES = 2**29  # What filtering a photo of `SMALL_SIDE` pixels a side may take
 
@@ -109,7 +109,7 @@ class Histograms(Encoder):
        scene categories", CVPR 2006, after K. Grauman, T. Darrell, "The pyramid match kernel", JMLR 8, 2007.
     """
 
-    fit_images = 500
+    max_fit_images = 500
 
     test_params: ClassVar[dict[str, Any]] = {
         "colours": 6,
@@ -157,7 +157,7 @@ class Histograms(Encoder):
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
-        images = list(islice(sample, self.fit_images))
+        images = list(islice(sample, self.max_fit_images))
         shared: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
         self.colours_ = np.empty((0, 3), np.float32)
         if self.colours:
@@ -206,7 +206,7 @@ class Histograms(Encoder):
 
     def _finders(self) -> list[TextonFinder]:
         """Return what finds the textons of each scale."""
-        return self._made_of(
+        return self._cached(
             lambda bank, textons, spreads, counts: [
                 TextonFinder(bank, spread, textons[end - n : end])
                 for spread, end, n in zip(spreads, np.cumsum(counts), counts, strict=True)
@@ -226,8 +226,8 @@ class Histograms(Encoder):
                 f"There are {len(self.colours_)} colours and textons of the shape {found}, {counts.tolist()} a scale; "
                 f"settings: colours={self.colours}, textons={self.textons}, {n_filters} filters, {n_scales} scales"
             )
-        if sum(self.blocks) > MOST_COLUMNS:
-            raise DataError(f"Rows would have {sum(self.blocks):,} columns; expected at most {MOST_COLUMNS:,}")
+        if sum(self.blocks) > MAX_CSR_COLUMNS:
+            raise DataError(f"Rows would have {sum(self.blocks):,} columns; expected at most {MAX_CSR_COLUMNS:,}")
 
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""

@@ -166,14 +166,14 @@ class KernelPca(NestedEncoder):
 
     def _landmarks(self) -> Landmarks:
         """Return the landmarks, ready to compare rows with."""
-        return self._made_of(Landmarks, self.kernel, self.landmarks_)
+        return self._cached(Landmarks, self.kernel, self.landmarks_)
 
     @property
     def width(self) -> int | None:
         """One column a component."""
         return int(self.components_.shape[1])
 
-    def _listed(self) -> Sequence[Any]:
+    def _inner_encoders(self) -> Sequence[Any]:
         return [self.encoder]
 
     def _check_learned(self) -> None:

@@ -107,7 +107,7 @@ class OpenClip(TorchEncoder):
         towers = cast(OpenClipNetwork, self._open())
         if not len(texts):
             return np.zeros((0, 0), np.float32)
-        n_threads = resolve_jobs(self.n_jobs) if towers.same_in_any_company else 1
+        n_threads = resolve_jobs(self.n_jobs) if towers.is_batch_independent else 1
         with towers.running():
             first = towers.text_rows([texts[0]])  # opens the tokenizer, in one thread
             with Team(min(n_threads, len(texts))) as team:
@@ -120,14 +120,14 @@ class OpenClip(TorchEncoder):
         network = f"{self._network_name()} {self._hash(self._network_file())}"
         return hashlib.sha256(f"open_clip {network}".encode()).hexdigest()
 
-    def _place(self) -> str | None:
+    def _configured_path(self) -> str | None:
         if self.weights is not None:
             return os.path.abspath(self.weights)
         if self.network is None or self.pretrained is None:
             return None
         return cached_weights(weights_config(open_clip_name(self.network), self.pretrained))
 
-    def _no_place(self) -> UserError:
+    def _path_error(self) -> UserError:
         name = self._network_name()
         needs = f"The open_clip network '{name}' needs its weights, and visterm downloads nothing: "
         if self.pretrained is None:

@@ -71,12 +71,12 @@ class Timm(TorchEncoder):
     batch_size: int = 32
     n_jobs: int | None = None
 
-    def _place(self) -> str | None:
+    def _configured_path(self) -> str | None:
         if self.weights is not None:
             return os.fspath(self.weights)
         return None if self.network is None else cached_weights(timm_config(self.network))
 
-    def _no_place(self) -> UserError:
+    def _path_error(self) -> UserError:
         repo = timm_config(self._network_name()).hf_hub_id
         get = f"hf download {repo} {HUB_FILES[0]}" if repo else "timm names none for it, so give your own"
         return UserError(

@@ -52,7 +52,7 @@ class TorchNetwork:
         self._what = what
 
     @property
-    def same_in_any_company(self) -> bool:
+    def is_batch_independent(self) -> bool:
         """Return whether a row has the same bytes beside any others: pictures go through one at a time there."""
         return str(self.device.type) == "cpu"
 
@@ -84,7 +84,7 @@ class TorchNetwork:
 
         Raises DataError if the output is not finite, or is not rows, tokens or maps.
         """
-        if self.same_in_any_company and len(pictures) > 1:
+        if self.is_batch_independent and len(pictures) > 1:
             return np.concatenate([self.rows(picture[None]) for picture in pictures])
         numbers = np.stack([self.preparation.numbers(picture) for picture in pictures]).transpose(0, 3, 1, 2)
         return pooled(self.run(self._tower, np.ascontiguousarray(numbers)), len(pictures), self._what)

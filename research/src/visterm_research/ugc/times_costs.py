@@ -135,11 +135,11 @@ def _layer_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
         objective.loss(f, rng.integers(n_images, size=grid.batch), table, rng).backward()
         table.step(0.1)
 
-    cpu = torch.device("cpu")
+    table = partial(WordTable, trainable=True, device=torch.device("cpu"))
     return {
-        CROSS_ENTROPY: partial(step, SampledObjective(draws), WordTable(rows.copy(), moving=True, device=cpu)),
-        RELATED: partial(step, SampledObjective(draws, alpha=0.01), WordTable(rows.copy(), moving=True, device=cpu)),
-        RANKS: partial(step, SampledObjective(draws, cost=sampled_rank_cost), WordTable(rows, moving=True, device=cpu)),
+        CROSS_ENTROPY: partial(step, SampledObjective(draws), table(rows.copy())),
+        RELATED: partial(step, SampledObjective(draws, alpha=0.01), table(rows.copy())),
+        RANKS: partial(step, SampledObjective(draws, cost=sampled_rank_cost), table(rows)),
     }
 
 

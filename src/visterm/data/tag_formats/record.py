@@ -14,7 +14,7 @@ from visterm.core.errors import TagFileError, UserError
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.program_tags import PROGRAM_PREFIX, of_people
+from visterm.data.program_tags import PROGRAM_PREFIX, people_tags
 
 STANDARD_SPLITS = frozenset({"train", "valid", "test"})  # Standard names of splits; other names are allowed
 
@@ -44,7 +44,7 @@ class TagsFound(NamedTuple):
 
     records: list[TagRecord]  # One for each named image
     remarks: list[str]  # Lines that say what ``"auto"`` found, and what is not used
-    untagged: str = "not named by the tags"  # Describes the images without a record
+    untagged_reason: str = "not named by the tags"  # Describes the images without a record
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags that are written as paths
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files without permission to read, with reasons
 
@@ -60,7 +60,7 @@ def record(
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
     positive_tags = [tag for tag in cleaned if not tag.startswith("-")]
     if any(map(PROGRAM_PREFIX.match, positive_tags)):  # only for few images
-        positive_tags = of_people(positive_tags)
+        positive_tags = people_tags(positive_tags)
     negatives = list(dict.fromkeys(filter(None, (without_minus(tag) for tag in cleaned if tag.startswith("-")))))
     for tag in (*positive_tags, *negatives):
         if (fault := tag_fault(tag)) is not None:
@@ -114,15 +114,15 @@ def without_minus(tag: str) -> str:
     return tag.lstrip("- ")
 
 
-def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = False) -> list[TagRecord]:
+def merged_by_image(records: Iterable[TagRecord], *, per_split: bool = False) -> list[TagRecord]:
     """Merge the records of each image, in order of first appearance; several different users become None.
 
-    With `split_by_split`, only records of the same split are merged: the tags, not the images, are split. Without it,
+    With `per_split`, only records of the same split are merged: the tags, not the images, are split. Without it,
     raises TagFileError if an image is in two splits.
     """
     groups: dict[tuple[str, str | None], list[TagRecord]] = {}
     for row in records:
-        groups.setdefault((row.image, row.split if split_by_split else None), []).append(row)
+        groups.setdefault((row.image, row.split if per_split else None), []).append(row)
 
     result = []
     for (image, _), group in groups.items():
@@ -266,7 +266,7 @@ class Splitter:
         return sum(part in self._known_tags for part in parts) > len(parts) / 2
 
 
-class TagsRead(NamedTuple):
+class TagCounts(NamedTuple):
     """Counts of the tags of a file, with which people can check how the tags were understood."""
 
     n_tags: int
@@ -276,7 +276,7 @@ class TagsRead(NamedTuple):
     lists: tuple[str, ...]  # The first tags that look like lists
 
     @classmethod
-    def of(cls, counts: Mapping[str, int]) -> TagsRead:
+    def of(cls, counts: Mapping[str, int]) -> TagCounts:
         """Make the counts from the number of uses of each tag; spellings that differ only in case are one tag."""
         uses: Counter[str] = Counter()
         spellings: dict[str, str] = {}
@@ -298,7 +298,7 @@ class TagsRead(NamedTuple):
         return cls(len(uses), len(parts), n_once, len(lists), tuple(lists[:3]))
 
     @classmethod
-    def in_lists(cls, tag_lists: Iterable[Iterable[str]], *, paths: bool = False) -> TagsRead:
+    def in_lists(cls, tag_lists: Iterable[Iterable[str]], *, paths: bool = False) -> TagCounts:
         """Make the counts from the tags of images; with `paths` (``animals/dog``), ``/`` is not a separator."""
         tags = chain.from_iterable(tag_lists)
         return cls.of(Counter((tag.replace("/", " ") for tag in tags) if paths else tags))

@@ -33,7 +33,7 @@ def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = 
     `separator` separates the tags of a line (see `Splitter`).
     """
     pairs = [(image, text) for image in images if (text := sidecar(image)) is not None]
-    records, skipped = _read(folder, pairs, separator)
+    records, skipped = _read_texts(folder, pairs, separator)
     return TagsFound(records, ["Tags: a .txt beside each image."], "without a .txt", skipped=skipped)
 
 
@@ -72,7 +72,7 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     }
     used_texts = set(text_of.values())
     unused_texts = {key: path for key, path in by_key.items() if path not in used_texts}
-    text_of |= _by_name(texts, folder, [image for image in images if image not in text_of], unused_texts)
+    text_of |= _match(texts, folder, [image for image in images if image not in text_of], unused_texts)
     if not text_of:
         raise TagFileError(
             f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
@@ -83,7 +83,7 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     unused_keys = sorted(key for key, path in by_key.items() if path not in used_texts)
     n_unused = count_of(len(unused_keys), "text")
     remarks = [f"Left out: {n_unused} of no image, such as '{key}{SUFFIX}'." for key in unused_keys[:1]]
-    records, skipped = _read(folder, [(image, text_of[image]) for image in images if image in text_of], separator)
+    records, skipped = _read_texts(folder, [(image, text_of[image]) for image in images if image in text_of], separator)
     skipped += map(closed_folder, errors)
     return TagsFound(records, remarks, f"without a {SUFFIX} in {texts}", skipped=skipped)
 
@@ -93,7 +93,7 @@ def text_tags(text: str, separator: str | None = None) -> list[str]:
     return Splitter(lambda: [text], separator).split(text)
 
 
-def _read(
+def _read_texts(
     folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None
 ) -> tuple[list[TagRecord], list[Skipped]]:
     """Read the texts of images, without tags that visterm predicted, so no run learns from predictions.
@@ -129,7 +129,7 @@ def skipped_for_permission(error: DataError) -> Skipped:
     return Skipped(os.fspath(error.__cause__.filename), f"{NO_TAGS}: {error.__cause__.strerror}")
 
 
-def _by_name(texts: Path, folder: Path, images: Sequence[Path], unused_texts: Mapping[str, Path]) -> dict[Path, Path]:
+def _match(texts: Path, folder: Path, images: Sequence[Path], unused_texts: Mapping[str, Path]) -> dict[Path, Path]:
     """Match images with texts by the names of the files alone. Raises TagFileError if a match is ambiguous."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for key in unused_texts:

@@ -89,7 +89,7 @@ class Keywords(NamedTuple):
     cut: frozenset[str] = frozenset()  # Tags from IPTC that may have been cut short
 
     @property
-    def of_people(self) -> list[str]:
+    def people_tags(self) -> list[str]:
         """The tags that were not predicted by a run."""
         predicted_keys = {tag_key(mark.tag) for mark in self.marks if mark.source == PREDICTED}
         return [tag for tag in self.tags if tag_key(tag) not in predicted_keys]
@@ -140,8 +140,8 @@ def keywords_of(document: Document) -> Keywords:
     tags = [tag for key, tag in spellings.items() if key not in removed_keys | (program_keys - path_keys)]
     marks = [mark for mark in notes if mark.source != COPIED]
     copies = tuple(mark for mark in notes if mark.source == COPIED)
-    of_people = Keywords(tags, marks).of_people
-    paths = _paths(texts_of_field, notes, subjects, set(map(folded, of_people)))
+    people_tags = Keywords(tags, marks).people_tags
+    paths = _paths(texts_of_field, notes, subjects, set(map(folded, people_tags)))
     return Keywords(tags, marks, copies, paths, frozenset(program_keys), frozenset(path_keys))
 
 

@@ -104,7 +104,7 @@ class Document:
             text = text[: edit.start] + edit.text.encode() + text[edit.end :]
         return self._bom + text.decode().encode(self._encoding, "xmlcharrefreplace") + self._padding
 
-    def with_space_before(self, start: int) -> int:
+    def space_start(self, start: int) -> int:
         """Return the start of the white space before a position."""
         return len(self.text[:start].rstrip(b" \t\r\n"))
 

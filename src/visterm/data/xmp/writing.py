@@ -230,7 +230,7 @@ def _insertions(document: Document, marks: dict[str, list[Mark]], label: str) ->
             edits.append(_append_edit(document, bag, "".join(entries)))
         else:
             final_item = items(element)[-1]
-            space = document.text[document.with_space_before(final_item.start) : final_item.start].decode()
+            space = document.text[document.space_start(final_item.start) : final_item.start].decode()
             edits.append(Edit(final_item.end, final_item.end, "".join(space + entry for entry in entries)))
 
     if new_properties:
@@ -345,4 +345,4 @@ def _drop_empty(document: Document, element: Element | None, ids: set[int]) -> b
 
 def _deletion(document: Document, element: Element) -> Edit:
     """Return the edit that removes an element, with the white space before it."""
-    return Edit(document.with_space_before(element.start), element.end, "")
+    return Edit(document.space_start(element.start), element.end, "")

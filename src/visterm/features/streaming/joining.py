@@ -25,24 +25,24 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.tag_formats.record import (
+    TagCounts,
     TagRecord,
-    TagsRead,
     contradiction_remarks,
     split_name,
     without_contradictions,
 )
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.shards import Shards, index_names
-from visterm.features.training_rows import not_learned, too_rare
+from visterm.features.training_rows import too_rare, unused_rows_remark
 
-BYTES_A_WORD = 256  # Approximate memory per counted word
+BYTES_PER_WORD = 256  # Approximate memory per counted word
 NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 """Bits of an image for the splits of its rows in the table; 0 if it has no rows."""
 
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
 BATCH_ROWS = 2**14  # Number of table rows per batch
-PAIRS = 2**20  # Number of pairs to sort at a time
+PAIRS_PER_BATCH = 2**20  # Number of pairs to sort at a time
 _PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
 
 
@@ -83,9 +83,9 @@ class JoinedTable:
         """Return the bits of the images of a shard. Raises TagFileError if an image is in two splits."""
         start, stop = self.shards.starts[number : number + 2].tolist()
         bits = np.asarray(self.bits[start:stop])
-        in_several = np.flatnonzero(np.bitwise_count(bits & ~np.uint8(NO_SPLIT)) > 1)
-        if in_several.size:
-            raise TagFileError(f"The image {self.shards.names(number)[in_several[0]]} is in two splits; expected one.")
+        ambiguous = np.flatnonzero(np.bitwise_count(bits & ~np.uint8(NO_SPLIT)) > 1)
+        if ambiguous.size:
+            raise TagFileError(f"The image {self.shards.names(number)[ambiguous[0]]} is in two splits; expected one.")
         return bits
 
     def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
@@ -103,7 +103,7 @@ class TagsOnDisk(JoinedTable):
     """The tags of the images of a features folder that are in the vocabulary.
 
     Only the rows of `split` are used for training, or all rows for "all"; None is "train" if there are splits. At most
-    `most_words` words are counted at the same time. `min_count` and `aliases` are as in `Vocabulary.from_lists`,
+    `max_words` words are counted at the same time. `min_count` and `aliases` are as in `Vocabulary.from_lists`,
     `columns` as in `stream_table`. `bits` are the splits of each image; `learned` is the bit of the training images;
     `remarks` say which rows did not match, and how the tags were understood.
 
@@ -120,14 +120,14 @@ class TagsOnDisk(JoinedTable):
         min_count: int = 1,
         aliases: Mapping[str, str] | None = None,
         split: str | None = None,
-        most_words: int,
+        max_words: int,
         **columns: str | None,
     ) -> None:
         super().__init__(folder, shards)
         tag_of = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        words = BoundedCounts(most_words)
+        words = BoundedCounts(max_words)
         self._read(stream_table(as_path(table), **columns), words, tag_of, split)
-        self.understood = TagsRead.of(words.counts())
+        self.understood = TagCounts.of(words.counts())
         self.understood.check(columns.get("separator"))
         self.remarks.append(self.understood.line())
         self.learned = NO_SPLIT
@@ -172,7 +172,7 @@ class TagsOnDisk(JoinedTable):
 
         if n_skipped and not (n_missing or n_matched):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
-        self.remarks += [*check_met(self.shards, n_matched, n_missing, example), *not_learned(splits)]
+        self.remarks += [*unmatched_remark(self.shards, n_matched, n_missing, example), *unused_rows_remark(splits)]
         self.remarks += contradiction_remarks(self._contradictions)
 
     def _choose(
@@ -205,10 +205,10 @@ class TagsOnDisk(JoinedTable):
         for word, count in words.counts().items():
             spellings[tag_key(word)].append((-count, word))
         keys = [self._keys[candidate] for candidate in chosen.tolist()]
-        shown = [canonical.get(key) or min(spellings[key])[1] for key in keys]
+        tags = [canonical.get(key) or min(spellings[key])[1] for key in keys]
         chosen_keys = set(keys)
         return Vocabulary(
-            shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in chosen_keys}
+            tags, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in chosen_keys}
         )
 
     def learned_among(self, start: int, stop: int) -> NDArray[np.bool_]:
@@ -217,7 +217,7 @@ class TagsOnDisk(JoinedTable):
 
     def count(self, bit: int) -> int:
         """Count the images with a bit."""
-        parts = (self.bits[start : start + PAIRS] for start in range(0, len(self.bits), PAIRS))
+        parts = (self.bits[start : start + PAIRS_PER_BATCH] for start in range(0, len(self.bits), PAIRS_PER_BATCH))
         return sum(int(np.count_nonzero(bits & bit)) for bits in parts)
 
 
@@ -227,7 +227,7 @@ def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
     return iter(lambda: list(islice(records, BATCH_ROWS)), [])
 
 
-def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
+def unmatched_remark(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
     """Return a line that counts the rows of images without features (such as `example`); empty if there are none.
 
     Raises TagFileError if no row is of an image with features.
@@ -266,8 +266,8 @@ class TagPairs:
         """Sort the pairs by position, and replace each hash by the tag's index in `keys`, or -1."""
         slots = new_map(self._folder / "at.npy", np.int64, self._starts.shape)
         total = 0
-        for start in range(0, len(slots), PAIRS):
-            part = slice(start, start + PAIRS)
+        for start in range(0, len(slots), PAIRS_PER_BATCH):
+            part = slice(start, start + PAIRS_PER_BATCH)
             slots[part] = self._starts[part] = np.cumsum(self._starts[part]) + total
             total = int(slots[part][-1])
 
@@ -277,14 +277,14 @@ class TagPairs:
         self._tags = new_map(self._folder / "tags.npy", np.int32, (max(total, 1),))
 
         with self._unsorted.open("rb") as file:
-            while (block := np.fromfile(file, _PAIR, PAIRS)).size:
+            while (block := np.fromfile(file, _PAIR, PAIRS_PER_BATCH)).size:
                 block = block[np.argsort(block["position"], kind="stable")]
                 positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)
-                places = np.repeat(slots[positions] - first, counts) + np.arange(block.size)
+                targets = np.repeat(slots[positions] - first, counts) + np.arange(block.size)
                 slots[positions] += counts
                 nearest = np.minimum(np.searchsorted(hashes, block["tag"]), hashes.size - 1)
                 is_key = (hashes[nearest] == block["tag"]) & bool(keys)
-                self._tags[places] = np.where(is_key, order[nearest], -1)
+                self._tags[targets] = np.where(is_key, order[nearest], -1)
         self._unsorted.unlink()
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -292,8 +292,8 @@ class TagPairs:
         starts, stops = self._starts[positions], self._starts[positions + 1]
         counts = np.asarray(stops - starts)
         ends = np.cumsum(counts)
-        places = np.repeat(starts - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
-        return np.asarray(self._tags[places], np.int64), np.repeat(np.arange(positions.size), counts)
+        targets = np.repeat(starts - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
+        return np.asarray(self._tags[targets], np.int64), np.repeat(np.arange(positions.size), counts)
 
 
 def tag_hash(key: str) -> int:

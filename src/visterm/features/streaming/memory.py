@@ -11,7 +11,7 @@ from visterm.core.system import memory_bytes
 
 DEFAULT_SHARE = 0.5  # Share of the machine's memory to use without a limit
 COPIES = 3  # Number of copies of the features during a fit in memory: all rows, the training rows, and the scaled rows
-BYTES_AN_IMAGE = 2048  # Approximate memory for the names and tags of one image
+BYTES_PER_IMAGE = 2048  # Approximate memory for the names and tags of one image
 WINDOWS = 8  # Memory divided by the size of a window: two windows are loaded, and some models copy one
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 def plan_memory(n_images: int, feature_bytes: int, memory: int | None) -> Plan:
     """Plan the memory for features of this size; a `memory` of None is half of the machine's memory."""
-    needed = COPIES * feature_bytes + BYTES_AN_IMAGE * n_images
+    needed = COPIES * feature_bytes + BYTES_PER_IMAGE * n_images
     return Plan(needed, int(machine_memory() * DEFAULT_SHARE) if memory is None else memory)
 
 

@@ -28,8 +28,8 @@ from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import finished_contents
 from visterm.features.training_rows import check_fingerprint
 
-ROWS = 4096  # Approximate number of rows per chunk, large enough to make the overhead per chunk small
-BUCKET = 2**20  # Approximate number of names to sort at a time
+ROWS_PER_CHUNK = 4096  # Approximate number of rows per chunk, large enough to make the overhead per chunk small
+NAMES_PER_BUCKET = 2**20  # Approximate number of names to sort at a time
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Shards:
                     "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
                 )
 
-        self._of = [folder for folder, contents in zip(self._folders, headers, strict=True) for _ in contents.shards]
+        self._owner = [folder for folder, contents in zip(self._folders, headers, strict=True) for _ in contents.shards]
         first = next((contents for contents in headers if contents.shards), headers[0])
         self.contents = replace(first, shards=[entry for contents in headers for entry in contents.shards])
         self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
@@ -70,24 +70,24 @@ class Shards:
         """Memory of each shard's rows in bytes, shape (n_shards,)."""
         if self.contents.layout == "dense":
             return np.diff(self.starts) * 4 * self.contents.width
-        sources = (folder.source(entry) for folder, entry in zip(self._of, self.contents.shards, strict=True))
+        sources = (folder.source(entry) for folder, entry in zip(self._owner, self.contents.shards, strict=True))
         return np.array([*map(shard_row_bytes, sources)], np.int64)
 
     def check(self, number: int) -> None:
         """Raise CorruptFileError if a shard is missing, or was changed since it was written."""
-        self._of[number].check(self.contents.shards[number])
+        self._owner[number].check(self.contents.shards[number])
 
     def folder_of(self, number: int) -> str:
         """Return the features folder of a shard."""
-        return os.fspath(self._of[number].path)
+        return os.fspath(self._owner[number].path)
 
     def names(self, number: int) -> list[str]:
         """Read the paths of a shard's images inside the image folder."""
-        return read_shard_index(self._of[number].source(self.contents.shards[number]))[0]
+        return read_shard_index(self._owner[number].source(self.contents.shards[number]))[0]
 
     def read(self, number: int) -> Shard:
         """Read a shard."""
-        return read_shard(self._of[number].local(self.contents.shards[number]))
+        return read_shard(self._owner[number].local(self.contents.shards[number]))
 
     def encoder(self, n_jobs: int | None) -> AnyEncoder:
         """Return the encoder that made the rows, set to `n_jobs` threads."""
@@ -105,7 +105,7 @@ class Shards:
         for number, n in enumerate(np.diff(self.starts).tolist()):
             if n_free <= 0:
                 groups.append([])
-                n_free = ROWS
+                n_free = ROWS_PER_CHUNK
             groups[-1].append(number)
             n_free -= n
         return groups
@@ -121,7 +121,7 @@ class Shards:
             parts.append(shard.rows)
         return Chunk(names, stack_rows(parts), [])
 
-    def refuse_names_twice(self) -> None:
+    def refuse_duplicate_names(self) -> None:
         """Raise `DataError` if an image is in two of the folders, which would make its tags ambiguous."""
         if self.n_folders > 1:
             with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
@@ -143,14 +143,14 @@ class NameIndex:
 
         self.hashes = new_map(folder / "hashes.npy", np.uint64, (n,))
         self.positions = new_map(folder / "positions.npy", np.int64, (n,))
-        n_buckets, start, shift = -(-n // BUCKET), 0, np.uint64(32)
+        n_buckets, start, shift = -(-n // NAMES_PER_BUCKET), 0, np.uint64(32)
         for bucket in range(n_buckets):  # each bucket is a range of hashes, for which all hashes are read in parts
             hashes, positions = [], []
-            for first in range(0, n, BUCKET):
-                part = np.asarray(unsorted[first : first + BUCKET])
-                inside = np.flatnonzero((part >> shift) * np.uint64(n_buckets) >> shift == bucket)
-                hashes.append(part[inside])
-                positions.append(inside + first)
+            for first in range(0, n, NAMES_PER_BUCKET):
+                part = np.asarray(unsorted[first : first + NAMES_PER_BUCKET])
+                in_bucket = np.flatnonzero((part >> shift) * np.uint64(n_buckets) >> shift == bucket)
+                hashes.append(part[in_bucket])
+                positions.append(in_bucket + first)
             bucket_hashes = np.concatenate(hashes)
             order = np.argsort(bucket_hashes)
             stop = start + bucket_hashes.size
@@ -163,9 +163,9 @@ class NameIndex:
         A name that is not found as written is looked up as `plain_name` spells it.
         """
         positions = self._find(names)
-        changed = [i for i in np.flatnonzero(positions < 0).tolist() if plain_name(names[i]) != names[i]]
-        if changed:
-            positions[changed] = self._find([plain_name(names[i]) for i in changed])
+        respelled = [i for i in np.flatnonzero(positions < 0).tolist() if plain_name(names[i]) != names[i]]
+        if respelled:
+            positions[respelled] = self._find([plain_name(names[i]) for i in respelled])
         return positions
 
     def _find(self, names: list[str]) -> NDArray[np.int64]:
@@ -179,8 +179,8 @@ class NameIndex:
 def index_names(folder: Path, shards: Shards) -> NameIndex:
     """Index the images of features folders by their names. Raises DataError if an image is in two of the folders."""
     index = NameIndex(folder, map(shards.names, range(len(shards))), shards.n_rows)
-    for start in range(0, shards.n_rows if shards.n_folders > 1 else 0, BUCKET):
-        part = np.asarray(index.hashes[start : start + BUCKET + 1])
+    for start in range(0, shards.n_rows if shards.n_folders > 1 else 0, NAMES_PER_BUCKET):
+        part = np.asarray(index.hashes[start : start + NAMES_PER_BUCKET + 1])
         for row in start + np.flatnonzero(part[1:] == part[:-1]):  # two names may have the same hash
             positions = index.positions[row : row + 2]
             numbers = np.searchsorted(shards.starts, positions, side="right") - 1
@@ -191,7 +191,7 @@ def index_names(folder: Path, shards: Shards) -> NameIndex:
             if first == second:
                 one, other = map(shards.folder_of, numbers)
                 raise DataError(
-                    f"The image '{first}' is in {one} and in {other}; expected one row an image. Encode folders whose "
+                    f"The image '{first}' is in {one} and in {other}; expected one row per image. Encode folders whose "
                     "images are named apart, or leave one of the two out."
                 )
     return index
@@ -207,7 +207,7 @@ def stored_chunks(
     """
     shards = Shards(features)
     check_fingerprint(encoder, shards.contents)
-    shards.refuse_names_twice()
+    shards.refuse_duplicate_names()
     groups = shards.groups()
     progress.start("tag photos", shards.n_rows)
     with closing(map_ahead(shards.chunk, groups)) as chunks:

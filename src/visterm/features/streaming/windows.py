@@ -17,13 +17,13 @@ from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
-from visterm.features.streaming.joining import NO_SPLIT, PAIRS, VALID, TagsOnDisk
+from visterm.features.streaming.joining import NO_SPLIT, PAIRS_PER_BATCH, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 
-MOST_VALID = 5000  # Maximum number of validation rows: more are hardly more precise, and slow down every epoch
+MAX_VALID_ROWS = 5000  # Maximum number of validation rows: more are hardly more precise, and slow down every epoch
 
 
 class Survey(NamedTuple):
@@ -45,7 +45,7 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
     """
     n_learned = tags.count(tags.learned)
     n_split = 0 if tags.learned == NO_SPLIT else tags.count(VALID)
-    max_valid = min(MOST_VALID, max(MIN_HELD_OUT, plan.window // (4 * max(1, shards.contents.width))))
+    max_valid = min(MAX_VALID_ROWS, max(MIN_HELD_OUT, plan.window // (4 * max(1, shards.contents.width))))
     n_valid = n_split or round(share * n_learned)
     chosen = draw_positions(shards, tags, VALID if n_split else tags.learned, min(n_valid, max_valid), seed)
     if not n_split and chosen.size < MIN_HELD_OUT:
@@ -70,11 +70,11 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
             progress.advance(end - first)
 
     valid = (stack_rows(parts), tags.rows_at(chosen)) if chosen.size else None
-    usable = valid is not None and valid[1].nnz > 0
-    held_out = chosen[:0] if n_split or not usable else chosen
+    is_usable = valid is not None and valid[1].nnz > 0
+    held_out = chosen[:0] if n_split or not is_usable else chosen
     n_pairs -= valid[1].nnz if valid is not None and held_out.size else 0
     mean_length = math.sqrt(squares / max(1, n_learned))
-    return Survey(mean_length, valid if usable else None, held_out, n_learned, n_pairs)
+    return Survey(mean_length, valid if is_usable else None, held_out, n_learned, n_pairs)
 
 
 def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
@@ -83,8 +83,8 @@ def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int
     Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
     """
     smallest, sample = np.empty(0), np.empty(0, np.int64)
-    for start in range(0, shards.n_rows, PAIRS):
-        bits = np.asarray(tags.bits[start : start + PAIRS])
+    for start in range(0, shards.n_rows, PAIRS_PER_BATCH):
+        bits = np.asarray(tags.bits[start : start + PAIRS_PER_BATCH])
         keys = np.random.default_rng([seed, start]).random(bits.size)
         candidates = np.flatnonzero(bits & bit)
         smallest, sample = np.concatenate([smallest, keys[candidates]]), np.concatenate([sample, start + candidates])

@@ -17,7 +17,7 @@ from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import CHUNK, Matrix, Skipped
 from visterm.core.vocabulary import tag_key
-from visterm.data.image_folders import Unsearched, find_images, is_there, no_images
+from visterm.data.image_folders import Unsearched, find_images, is_there, no_images_message
 from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Predicted
@@ -80,7 +80,7 @@ class RunSource:
         self._unsearched, self._folder = Unsearched(), images if images.is_dir() else images.parent
         self._images = find_images(images, unsearched=self._unsearched)
         if not self._images:
-            raise UserError(no_images(images))
+            raise UserError(no_images_message(images))
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
         """Yield the keywords and predicted tags of each image."""
@@ -98,7 +98,7 @@ class RunSource:
                 for position, scores in zip(positions, _scores(tagger, tagger.model.image_rows(X)), strict=True):
                     image = chunk[position]
                     try:
-                        keywords = tuple(sidecars.keywords(image).of_people)
+                        keywords = tuple(sidecars.keywords(image).people_tags)
                     except Exception as error:  # broken metadata may raise anything
                         yield not_written(image, error)
                         continue
@@ -155,7 +155,7 @@ class CatalogueSource:
         These are the present images, and former paths of images that were moved or deleted after tags were written.
         """
         names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
-        former_paths = {path: "" for path, _ in self._stored.written.elsewhere(target) if path not in names}
+        former_paths = {path: "" for path, _ in self._stored.written.former_paths(target) if path not in names}
         items = [*sorted(names.items()), *former_paths.items()]  # present files first: text files may have moved, too
         return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 

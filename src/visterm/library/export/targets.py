@@ -98,8 +98,8 @@ def _with_image_keywords(marks: Sequence[Mark], embedded: Keywords, rejected: Se
     paths = {tag_key(mark.tag): mark.path for mark in marks} | {
         tag_key(path[-1]): path for path in embedded.paths[::-1]
     }
-    keys, rejected_keys = set(map(tag_key, embedded.of_people)), set(map(tag_key, rejected))
-    image_marks = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.of_people]
+    keys, rejected_keys = set(map(tag_key, embedded.people_tags)), set(map(tag_key, rejected))
+    image_marks = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.people_tags]
     return [
         *(mark for mark in image_marks if tag_key(mark.tag) not in rejected_keys),
         *[mark for mark in marks if tag_key(mark.tag) not in keys],

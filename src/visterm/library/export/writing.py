@@ -88,7 +88,7 @@ class CatalogueNotes:
         }
         self._image_ids_elsewhere = {
             path: {image_id for _, image_id in group}
-            for path, group in groupby(stored.written.elsewhere(target), key=itemgetter(0))
+            for path, group in groupby(stored.written.former_paths(target), key=itemgetter(0))
         }
         self._folders = indexed_folders(stored)
         self._added_tags: list[tuple[int, str]] = []
@@ -141,7 +141,7 @@ class CatalogueNotes:
         known_tags = set(filter(self._vocabulary.__contains__, tags)) | self._stored.tags.ids(tags).keys()
         written.note(self._target, [(image_id, tag) for image_id, tag in self._added_tags if tag in known_tags])
         written.forget(self._target, self._removed_tags)
-        written.forget_elsewhere(self._target, self._cleared_paths)
+        written.forget_former_paths(self._target, self._cleared_paths)
         for records in (self._added_tags, self._removed_tags, self._cleared_paths):
             records.clear()
 

@@ -101,7 +101,7 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
         if tree is not None:
             parents = [look_up(list(map(tag_key, vocabulary.spellings(word)))) for word in (tag, *tree.above(tag))]
             rejected = reduce(np.union1d, [parent.rejected for parent in parents])
-            judgement = judgement._replace(rejected=np.setdiff1d(rejected, judgement.has, assume_unique=True))
+            judgement = judgement._replace(rejected=np.setdiff1d(rejected, judgement.tagged, assume_unique=True))
         judgements.append(judgement)
 
     if not any(map(len, chain.from_iterable(judgements))):
@@ -117,8 +117,8 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
 def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
     """Merge the judgements of words; `positive` words have no `-`, and the first `n_scored` words have scores."""
     pairs = list(zip(positive, judgements, strict=True))
-    matching_photos = [tag.has if is_positive else tag.rejected for is_positive, tag in pairs]
-    left_out = union(*(tag.rejected if is_positive else tag.has for is_positive, tag in pairs))
+    matching_photos = [tag.tagged if is_positive else tag.rejected for is_positive, tag in pairs]
+    left_out = union(*(tag.rejected if is_positive else tag.tagged for is_positive, tag in pairs))
     certain = {word: photos for word, photos in enumerate(matching_photos[:n_scored]) if len(photos)}
     unlearned = {word: matching_photos[word] for word in range(n_scored, len(judgements)) if positive[word]}
     parts = certain | {word: photos for word, photos in unlearned.items() if len(photos)}

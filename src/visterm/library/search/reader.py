@@ -311,7 +311,7 @@ class CatalogueReader:
             if tree is not None and tag in among.predicted:
                 own_spellings[tag] = vocabulary.spellings(name)
         folder_path = None if among.folder is None else real_path(among.folder)
-        return replace(among, spellings=spellings, named=own_spellings, folder_path=folder_path)
+        return replace(among, spellings=spellings, exact_spellings=own_spellings, folder_path=folder_path)
 
     def _passing(self, among: Filter, rows: CurrentRows) -> Ids:
         passing, ids = self.ids(among), rows.ids
@@ -336,7 +336,7 @@ class CatalogueReader:
         scores = ranking.scores[0].tolist()
         no_values = [None] * len(scores)
         p = no_values if confidences is None else [None if np.isnan(value) else value for value in confidences.tolist()]
-        locations = self.stored.where(ranking.ids[0].tolist(), q)
+        locations = self.stored.locations(ranking.ids[0].tolist(), q)
         return [
             Hit(location.name, score, confidence, location.id, location.path, source, location.at, location.link)
             for location, score, confidence, source in zip(locations, scores, p, sources or no_values, strict=True)
@@ -362,7 +362,7 @@ def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
     name = os.fspath(image)
     if is_there(name):
         return None
-    matches = stored.called(name)
+    matches = stored.ids_of_name(name)
     if len(matches) > 1:
         raise DataError(f"{len(matches)} images of the catalogue are called {name}. Pass a longer path, or the id.")
     if not matches:

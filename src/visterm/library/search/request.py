@@ -12,7 +12,7 @@ from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Found, Group
-from visterm.store.filters import CHANCE, SORTS, Filter
+from visterm.store.filters import MATCH, SORTS, Filter
 
 NO_FILTER = Filter()
 
@@ -45,9 +45,9 @@ class SearchRequest:
             raise UserError("Missing argument `words`.", setting="words", advice=advice)
         if self.sort is not None:
             check_choice(self.sort, "sort", SORTS)
-        if self.sort == CHANCE and self.words is None and self.like is None:
+        if self.sort == MATCH and self.words is None and self.like is None:
             problem = "`sort` chance and a search without words do not go together."
-            raise UserError(problem, setting="sort", value=CHANCE, advice="Leave one of the two out.")
+            raise UserError(problem, setting="sort", value=MATCH, advice="Leave one of the two out.")
         for how in self.expand:
             check_choice(how, "expand", EXPANSIONS)
         if self.min_confidence is not None:

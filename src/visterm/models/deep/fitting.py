@@ -177,7 +177,7 @@ class DeepFit:
         rng = np.random.default_rng([self._seed, phase])
         score = model._start_score(self._Y)
         rows, model.vector_scale_ = start_vectors(
-            model.known("word_vectors"), self._Y.shape[1], model.dim, rng, common=bool(score)
+            model.known("word_vectors"), self._Y.shape[1], model.dim, rng, shared_bias=bool(score)
         )
         network = DeepNetwork(
             [self._X.shape[1], *model.hidden, rows.shape[1]],
@@ -188,7 +188,7 @@ class DeepFit:
         )
         if score:
             network.offsets[-1].data += torch.from_numpy(offset_for(rows, score))
-        table = WordTable(rows, moving=model._words_move(), device=self._device)
+        table = WordTable(rows, trainable=model._words_move(), device=self._device)
         tagged_images = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(
             network, table, model._objective(self._Y), self._X, tagged_images, model,

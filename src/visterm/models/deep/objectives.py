@@ -51,7 +51,7 @@ class SampledObjective:
         is_positive, is_negative = (
             torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.is_positive, drawn.is_negative)
         )
-        if not table.moving or not (self._alpha or self._printed):
+        if not table.trainable or not (self._alpha or self._printed):
             scores = rows.scores()
             return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_positive, is_negative)
         scores, products = rows.scores_and_products(n_positives)

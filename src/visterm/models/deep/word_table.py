@@ -17,24 +17,24 @@ from visterm.kernels.row_moves import move_all_rows, move_drawn_rows
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-DEFAULT_DIM = 300  # Default width of vectors, from the paper
+DEFAULT_DIM = 300  # Default width of vectors, from Ni et al.: Sampled image tagging
 BLOCK_ROWS = 16_384
 
 
 class WordTable:
-    """A table of vectors in CPU memory, trained by row-wise Adagrad (section 3.2).
+    """A table of vectors in CPU memory, trained by row-wise Adagrad (Ni et al., section 3.2).
 
     A batch takes copies of the rows that it drew to the network's device; their gradients then change only these rows
-    (unless `moving` is False). So there is never a gradient or moment of the size of the table, except for costs that
-    need all rows: Adagrad stores one number per row in `sums`, the sum of the mean squares of its gradients. `rows`,
-    float32 (n_tags, dim), are changed in place. `taken` has, for each `take` since the last step, the tags (None: all)
-    and the tensor of their rows.
+    (unless `trainable` is False). So there is never a gradient or moment of the size of the table, except for costs
+    that need all rows: Adagrad stores one number per row in `sums`, the sum of the mean squares of its gradients.
+    `rows`, float32 (n_tags, dim), are changed in place. `taken` has, for each `take` since the last step, the tags
+    (None: all) and the tensor of their rows.
     """
 
-    def __init__(self, rows: Floats, *, moving: bool, device: torch.device) -> None:
+    def __init__(self, rows: Floats, *, trainable: bool, device: torch.device) -> None:
         self.rows = rows
-        self.sums: Floats = np.zeros(len(rows) if moving else 0, np.float32)
-        self.moving = moving
+        self.sums: Floats = np.zeros(len(rows) if trainable else 0, np.float32)
+        self.trainable = trainable
         self._device = device
         self.taken: list[tuple[Ints | None, torch.Tensor]] = []
 
@@ -62,20 +62,20 @@ class WordTable:
 
     def _lend(self, tags: Ints | None, leaf: torch.Tensor) -> torch.Tensor:
         """Record a tensor and its tags (None: all, in order) for the next `step`."""
-        if self.moving:
+        if self.trainable:
             self.taken.append((tags, leaf.requires_grad_()))
         return leaf
 
 
 def start_vectors(
-    vectors: Floats | None, n_tags: int, dim: int | None, rng: np.random.Generator, *, common: bool = False
+    vectors: Floats | None, n_tags: int, dim: int | None, rng: np.random.Generator, *, shared_bias: bool = False
 ) -> tuple[Floats, float | None]:
     """Return the start vectors of tags, float32 (n_tags, dim), and the factor that scaled `vectors` to length 1.
 
     Length means root mean square length. A memory map is read in blocks. Rows of zeros mean tags without a vector,
     which get random start values: normal, of length 1. If `vectors` is None, all start values are random, and the
-    factor is None. A `dim` of None is the width of `vectors`, or 300. With `common`, and without `vectors`, the last
-    number of all rows is the same, half of the squared length, which allows low scores for all tags.
+    factor is None. A `dim` of None is the width of `vectors`, or 300. With `shared_bias`, and without `vectors`, the
+    last column is √0.5, half of the squared length of each row, which allows low scores for all tags.
     """
     width = (dim or DEFAULT_DIM) if vectors is None else int(np.shape(vectors)[1])
     rows: Floats = np.empty((n_tags, width), np.float32)
@@ -92,7 +92,7 @@ def start_vectors(
             block *= np.float32(factor)
         missing = ~block.any(axis=1) if vectors is not None else np.ones(len(block), np.bool_)
         block[missing] = rng.standard_normal((int(missing.sum()), width), np.float32) / np.float32(math.sqrt(width))
-        if common and vectors is None and width > 1:
+        if shared_bias and vectors is None and width > 1:
             block *= np.float32(math.sqrt(0.5))
             block[:, -1] = math.sqrt(0.5)
     return rows, factor

@@ -86,7 +86,7 @@ def with_ones(X: Matrix) -> Matrix:
 
 
 def check_weight_size(n_features: int, n_tags: int, name: str) -> None:
-    """Raise TooLargeError if weights, with the products to solve them from, would take more than 8 GiB."""
+    """Raise TooLargeError if weights, with the normal equations to solve for them, would take more than 8 GiB."""
     check_size(
         12 * n_features * n_tags,
         MAX_WEIGHT_BYTES,

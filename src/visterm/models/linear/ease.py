@@ -24,7 +24,7 @@ from visterm.models.linear.ridge import Ridge
 
 ALPHAS = tuple(10.0 ** (step / 2) for step in range(-2, 10))  # Tried from the middle on, as long as they get better
 MAX_CHOICE_TAGS, MAX_CHOICE_IMAGES = 3000, 20_000  # To choose the penalty: its time grows with the cube of the tags
-MIN_CHOICE_IMAGES = 500  # With as many images of three tags, images of two don't choose: one tag says little
+MIN_CHOICE_IMAGES = 500  # With this many images of three tags, images of two are not used to choose
 BLOCK_BYTES = 2**25
 
 
@@ -176,8 +176,8 @@ def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
     counts = np.asarray(given.sum(axis=0))
     given = sp.csr_array(given[:, np.sort(np.argsort(-counts, kind="stable")[:MAX_CHOICE_TAGS])])
     n_given = np.diff(given.indptr)
-    least = 3 if np.count_nonzero(n_given >= 3) >= MIN_CHOICE_IMAGES else 2
-    images = np.sort(rng.permutation(np.flatnonzero(n_given >= least))[:MAX_CHOICE_IMAGES])
+    min_tags = 3 if np.count_nonzero(n_given >= 3) >= MIN_CHOICE_IMAGES else 2
+    images = np.sort(rng.permutation(np.flatnonzero(n_given >= min_tags))[:MAX_CHOICE_IMAGES])
     middle = len(ALPHAS) // 2
     if images.size == 0:
         return float(ALPHAS[middle])

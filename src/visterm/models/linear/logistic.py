@@ -86,12 +86,12 @@ class Logistic(LinearAnnotator):
             solver = LogisticSolver(X, given)
             self.alpha_ = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
             if self.alpha is None:
-                learned, judged = np.arange(X.shape[0]), np.empty(0, np.int64)
+                training_ids, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
                 if valid is None:
-                    learned, judged = hold_out(X.shape[0], self.share_to_hold_out, rng)
-                rows, tags = (X[judged], given[judged]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
+                    training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+                rows, tags = (X[held_out], given[held_out]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
                 if rows.shape[0] and tags.nnz:
-                    self.alpha_ = solver.choose_alpha(learned, rows, tags, monitor)
+                    self.alpha_ = solver.choose_alpha(training_ids, rows, tags, monitor)
             solver.solve(self.alpha_)
         self._keep(*solver.weights(), X)
 
@@ -136,11 +136,11 @@ class LogisticSolver:
         self._W = np.zeros((self._rows.shape[1], given.shape[1]), np.float32)
         self._b = np.log(share / (1 - share)).astype(np.float32)
 
-    def choose_alpha(self, learned: NDArray[np.int64], X: Matrix, given: Matrix, monitor: Progress) -> float:
-        """Return the penalty whose solution for the `learned` images ranks the tags of other images, `X`, best."""
+    def choose_alpha(self, training_ids: NDArray[np.int64], X: Matrix, given: Matrix, monitor: Progress) -> float:
+        """Return the penalty whose solution for some images ranks the tags of other images, `X`, best."""
         best, best_map = float(ALPHAS[0]), -1.0
         for alpha in ALPHAS:
-            self.solve(alpha, learned)
+            self.solve(alpha, training_ids)
             weights, intercept = self.weights()
             value = float(np.nanmean(average_precisions(np.asarray(product(X, weights) + intercept), given)))
             if value <= best_map:
@@ -167,10 +167,10 @@ class LogisticSolver:
             loss = float(np.logaddexp(0, scores).sum(dtype=np.float64)) - float(
                 scores[image, tag].sum(dtype=np.float64)
             )
-            chances = expit(scores, out=scores)
+            probabilities = expit(scores, out=scores)
             gradient = np.empty_like(parts)
-            gradient[:d] = (product(rows.T, chances) - moments + np.float32(penalty) * W) / units
-            gradient[d] = (chances.sum(axis=0) - counts) / bias_units
+            gradient[:d] = (product(rows.T, probabilities) - moments + np.float32(penalty) * W) / units
+            gradient[d] = (probabilities.sum(axis=0) - counts) / bias_units
             loss += 0.5 * penalty * float(np.square(W).sum(dtype=np.float64))
             return loss / n, (gradient.ravel() / n).astype(np.float64)
 

@@ -302,7 +302,7 @@ class ObjectsAndParts(EmbeddingRanker):
         rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         side = RelatedImages(
             X, image_map, tag_rows, steps, layout=self._layout(), alpha=self.alpha, rate_factor=rate_factor,
-            scale=self.scale_, n_jobs=context.team.size, moving=context.images,
+            scale=self.scale_, n_jobs=context.team.size, trainable=context.trains_images,
         )  # fmt: skip
         return RelatedTraining(
             side, positives, tag_rows, self._objective(len(tag_rows)), steps,

@@ -53,8 +53,8 @@ DRAW_LIMITS: dict[str, Limit] = {
 START_ROWS = 16_384  # Number of start rows that a thread draws at a time
 
 USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
-"""An image's deviation is estimated as if 100 more tags had the usual variance, which follows from the margin of 1: few
-tags give a poor estimate. With the plain deviation, scores of a dozen tags ranked images worse than without any."""
+"""An image's deviation is estimated as if 100 more tags had a variance of 0.5, as is usual with a margin of 1: few tags
+give a poor estimate. With the plain deviation of a dozen tags, images were ranked worse than without any."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,8 +72,8 @@ class EmbeddingRanker(PairRanker):
     learning_rate : float
         Size of the steps. A larger rate learns faster and with more noise, which `average` reduces.
     max_norm : float
-        Maximum norm of the vector of a feature or a tag (C in the paper). A larger norm allows larger scores and more
-        influence of single features: it fits the training images better, and new images only up to a point.
+        Maximum norm of the vector of a feature or a tag (C in the WSABIE paper). A larger norm allows larger scores
+        and more influence of single features: it fits the training images better, and new images only up to a point.
     row_length : float
         One factor scales the features to this length of the training rows (root mean square), so their unit does not
         matter. With a larger length, the vectors of the features learn faster than those of the tags.
@@ -115,9 +115,9 @@ class EmbeddingRanker(PairRanker):
     Attributes
     ----------
     image_map_ : ndarray of float32, shape (n_features, dim)
-        A (V of the paper, transposed): the vector of each feature, times `scale_`.
+        A (V of the WSABIE paper, transposed): the vector of each feature, times `scale_`.
     tag_rows_ : ndarray of float32, shape (n_tags, dim), with a bias (n_tags, dim + 1)
-        V (W of the paper, transposed): the vector of each tag; with `standardize`, minus their mean.
+        V (W of the WSABIE paper, transposed): the vector of each tag; with `standardize`, minus their mean.
     tag_spread_, damping_ : ndarray of float32, shape (width, width), and float
         With `standardize`, they define an image's deviation, see `standardized`: each image row ``u`` is divided by
         ``√(|u · tag_spread_|² + damping_)``. `add_tags`, and `partial_fit` with ``images=False``, don't change them.
@@ -240,8 +240,8 @@ class EmbeddingRanker(PairRanker):
     def _resume(self) -> Weights:
         return self.image_map_.copy(), self.tag_rows_.copy()
 
-    def _reached_growth(self, weights: Weights) -> float:
-        if not self.finds_length:
+    def _norm_growth(self, weights: Weights) -> float:
+        if not self.chooses_epochs:
             return 1.0
         squares = [float(np.einsum("rc,rc->r", rows, rows).max()) for rows in weights]
         longest = self.max_norm * self.scale_, self.max_norm
@@ -262,7 +262,7 @@ class EmbeddingRanker(PairRanker):
         steps = StepSettings(block, self.max_norm, self.l2, self.step == "adagrad")
         side = EmbeddedImages(
             X, image_map, steps,
-            scale=self.scale_, constant=self.constant_, n_jobs=context.team.size, moving=context.images,
+            scale=self.scale_, constant=self.constant_, n_jobs=context.team.size, trainable=context.trains_images,
         )  # fmt: skip
         objective = self._objective(len(tag_rows))
         return self.pair_training(side, positives, tag_rows, objective, steps, rng=context.rng, team=context.team)

@@ -33,7 +33,7 @@ class StepSettings(NamedTuple):
 
 
 class EmbeddedImages:
-    """Images mapped into the joint space by a trained map (which is fixed if `moving` is False).
+    """Images mapped into the joint space by a trained map (which is fixed if `trainable` is False).
 
     `image_map`, (n_features, dim), is the projection A; it is changed in place. `constant` is an additional coordinate
     of each image, for the bias in tag rows; 0 means no such coordinate. Training is equivalent to features multiplied
@@ -72,7 +72,7 @@ class EmbeddedImages:
         scale: float,
         constant: float = 0.0,
         n_jobs: int,
-        moving: bool = True,
+        trainable: bool = True,
     ) -> None:
         n_features, dim = image_map.shape
         n_values = np.count_nonzero(X.data if sp.issparse(X) else X)
@@ -95,9 +95,9 @@ class EmbeddedImages:
         self.squares = np.ones(n_features if steps.adagrad else 0, np.float32)
         self.U = np.full((steps.block, dim + (constant > 0)), constant, np.float32)
         self.rows = dense_rows(self.U)
-        self.steps = np.zeros((steps.block, dim if moving else 0), np.float32)
+        self.steps = np.zeros((steps.block, dim if trainable else 0), np.float32)
         self._numbers = np.arange(steps.block)
-        self.n_shares = n_shares if moving else 0
+        self.n_shares = n_shares if trainable else 0
 
     def set_rate(self, rate: float, growth: float = 1.0) -> None:
         """Set the learning rate of the next epochs, and the factor of the maximum norm."""

@@ -83,28 +83,28 @@ class PairRanker(EpochAnnotator):
         infinite or NaN: the model is then unchanged.
         """
         self.check_settings()
-        learned_before = hasattr(self, "n_epochs_")
-        X = self._check_features(X, reset=not learned_before)
+        is_fitted = hasattr(self, "n_epochs_")
+        X = self._check_features(X, reset=not is_fitted)
         Y = check_tags(Y, X.shape[0])
-        if learned_before and Y.shape[1] != self.n_tags_:
+        if is_fitted and Y.shape[1] != self.n_tags_:
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
 
         positives = self._positives(Y)
-        n_before = self.n_epochs_ if learned_before else 0
-        rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])
-        if not learned_before:
+        n_epochs = self.n_epochs_ if is_fitted else 0
+        rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_epochs])
+        if not is_fitted:
             self.n_tags_ = Y.shape[1]
             self._scale_features(X)
             self.history_ = []
-        weights = self._resume() if learned_before else self._start(X, positives.shape[1], rng)
+        weights = self._resume() if is_fitted else self._start(X, positives.shape[1], rng)
         began = time.perf_counter()
 
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             context = TrainingContext(rng, team, images, block_for(positives.nnz, positives.shape[1]))
             training = self._training(X, positives, weights, context)
-            training.growth = self._reached_growth(weights)
+            training.growth = self._norm_growth(weights)
             sums = training.run_epoch(self._rate())
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
@@ -112,8 +112,8 @@ class PairRanker(EpochAnnotator):
                 "of the steps, or scale the features to unit length."
             )
         self._publish(*weights, images=images)
-        self.n_epochs_ = n_before + 1
-        self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None)[0], began)]
+        self.n_epochs_ = n_epochs + 1
+        self.history_ = [*self.history_, epoch_record(n_epochs + 1, sums._asdict(), self._measured(None)[0], began)]
         return self
 
     def fit_stream(
@@ -153,7 +153,7 @@ class PairRanker(EpochAnnotator):
             if checkpoint is not None:
                 state.resume(checkpoint)
                 self._publish(*state.means)
-            if valid is not None and self.finds_length:
+            if valid is not None and self.chooses_epochs:
                 state.doubling_epochs = DOUBLING_EPOCHS
 
             def offer_checkpoint() -> None:
@@ -165,7 +165,7 @@ class PairRanker(EpochAnnotator):
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 epoch_rates = self._epochs(
                     state, self.epochs, self._measure_map(valid),
-                    monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=offer_checkpoint,
+                    monitor=monitor, on_epoch=on_epoch, task=task, steps=0, after_epoch=offer_checkpoint,
                 )  # fmt: skip
                 with closing(epoch_rates):
                     for rate in epoch_rates:
@@ -211,7 +211,7 @@ class PairRanker(EpochAnnotator):
     def _publish(self, *weights: Floats, images: bool = True) -> None:
         """Set the learned attributes; `images` is False if stored image rows must stay valid."""
 
-    def _reached_growth(self, weights: Weights) -> float:
+    def _norm_growth(self, weights: Weights) -> float:
         """Return the factor of `max_norm` that training needs to continue from learned weights."""
         return 1.0
 
@@ -233,7 +233,7 @@ class PairRanker(EpochAnnotator):
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-        passes = self._open_passes if self.finds_length else self._fixed_passes
+        passes = self._open_passes if self.chooses_epochs else self._fixed_passes
         for training_pass in passes(X, positives, valid, rng):
             self._run_pass(training_pass, rng, monitor, on_epoch)
             del training_pass  # the next training needs its memory

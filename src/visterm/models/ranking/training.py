@@ -47,7 +47,7 @@ class TrainingContext(NamedTuple):
 
     rng: np.random.Generator
     team: Team
-    images: bool  # Whether the weights of the image side change, too; otherwise only those of tags
+    trains_images: bool  # Whether the weights of the image side change, too; otherwise only those of tags
     block: int  # Number of pairs that use the same weights, for models whose `block` is None
 
 

@@ -14,7 +14,7 @@ from visterm.core.errors import StorageError
 from visterm.core.executor import LOCAL, Executor, for_parts, require_visible_path
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.progress import SILENT, Progress, Say, silent
-from visterm.core.remote import as_path, in_full
+from visterm.core.remote import absolute, as_path
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.features.contents import ShardEntry
@@ -82,7 +82,7 @@ def annotate_into(
     another process is writing it, its disk is full, or an image is missing at the end.
     """
     folder = annotation_folder(out)
-    folder.check_place()
+    folder.check_path()
     ChunkTagger(tagger, wanted)  # raises UserError for unsupported requests before anything is written
     # Besides the images, all files of the run and the request determine the lines
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
@@ -94,13 +94,13 @@ def annotate_into(
         folder.begin()
         previous = folder.contents()
         shards = [] if previous is None else previous.shards
-        known = {entry.file: entry for entry in shards if folder.is_whole(entry)}
+        known = {entry.file: entry for entry in shards if folder.is_intact(entry)}
         base_job = _job(tagger, wanted, device, split)
         job = AnnotateIntoJob(**vars(base_job), folder=folder, request_fingerprint=request_fingerprint, known=known)
         done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)
         skipped = [item for part in done_parts for item in part.skipped] + split.skipped
         contents = AnnotationContents(
-            run=str(in_full(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=split.n_images,
+            run=str(absolute(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=split.n_images,
             n_skipped=len(skipped), shards=[part.entry for part in done_parts if part.entry is not None],
         )  # fmt: skip
         folder.commit(contents, skipped)
@@ -227,7 +227,7 @@ class AnnotateIntoJob(AnnotateJob):
 
 def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, split: Pieces) -> AnnotateJob:
     first = split.pieces[0] if split.pieces else None
-    return AnnotateJob(tagger, str(in_full(tagger.path)), wanted, device, os.getcwd(), split.features, first)
+    return AnnotateJob(tagger, str(absolute(tagger.path)), wanted, device, os.getcwd(), split.features, first)
 
 
 def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 from visterm.core.errors import UserError
 from visterm.core.learned import Listed, Record, Text, Whole
 from visterm.core.progress import SILENT, Progress, StepProgress
-from visterm.core.remote import as_path, in_full, is_remote
+from visterm.core.remote import absolute, as_path, is_remote
 from visterm.core.threads import Team
 from visterm.core.types import CHUNK, Chunk, Skipped
 from visterm.core.wording import json_text
 from visterm.data.contents import content_hash, stamp_hash, stamps
-from visterm.data.image_folders import Unsearched, find_images, no_images
+from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import ENTRY, ShardEntry, cut, is_features
 from visterm.features.folder import FeatureFolder
@@ -83,7 +83,7 @@ def find(encoder: AnyEncoder, typed: Sequence[str]) -> AnnotationInput:
     files = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
     images = [*names, *map(os.fspath, files)]
     if not images:
-        raise UserError(no_images(typed[0]), setting="images", value=typed[0])
+        raise UserError(no_images_message(typed[0]), setting="images", value=typed[0])
     return AnnotationInput([], images, unsearched.closed)
 
 
@@ -102,10 +102,10 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
         pieces = [Piece([source.images[i] for i in part], [], len(part)) for part in parts]
         return Pieces(pieces, [], [*source.skipped])
 
-    features = [str(in_full(folder)) for folder in source.features]
+    features = [str(absolute(folder)) for folder in source.features]
     shards = Shards(features)
     check_fingerprint(encoder, shards.contents)
-    shards.refuse_names_twice()
+    shards.refuse_duplicate_names()
     groups = [[number] for number in range(len(shards))] if stable else shards.groups()
     rows = [entry.rows for entry in shards.contents.shards]
     pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
@@ -229,7 +229,7 @@ class TaggedParts(PartWork):
         """Make the part of a piece unless it already exists; `progress` advances by one step per image."""
         content = self._reader.content(piece, self._team)
         make = partial(self._tagged, piece, content, progress)
-        return self._unless_there(piece.images, content, piece.n, progress, make)
+        return self._reuse_or_make(piece.images, content, piece.n, progress, make)
 
     def _tagged(self, piece: Piece, content: Sequence[str | None], progress: Progress) -> PartDone:
         lines, skipped = [], []

@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.remote import is_remote
-from visterm.core.vocabulary import MOST_TAGS
+from visterm.core.vocabulary import MAX_TAGS
 from visterm.data.image_folders import is_video, suffix_of
 from visterm.library.duplicates import DEFAULT_DISTANCE, MAX_DISTANCE, find_duplicates
 from visterm.library.feedback import ImageView, feedback_entry, undo_verdict, verdict_before
@@ -77,7 +77,7 @@ CACHE_AN_HOUR = "private, max-age=3600"
 VerdictNumber = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of the verdict: the `id` of the answer.")]
 MAX_PLACES = 50  # Places that an explanation lists
 StepNumber = Annotated[int, Path(ge=0, le=MAX_INT, description="Number of the step, from the answer that stored it.")]
-Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
+Tags = Annotated[list[TagName], Field(max_length=MAX_TAGS)]
 
 
 def _view_answer(view: ImageView) -> Response:

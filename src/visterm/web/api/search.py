@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from visterm.core.errors import ImageError, UserError
-from visterm.core.vocabulary import MOST_TAGS
+from visterm.core.vocabulary import MAX_TAGS
 from visterm.library.search.result import Found
 from visterm.store.filters import MAX_INT, Filter
 from visterm.web.batching import TagLimits
@@ -144,7 +144,7 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
 async def annotate(
     request: Request,
     service: ServiceDep,
-    k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Maximum number of tags per picture.")] = None,
+    k: Annotated[int | None, Query(ge=1, le=MAX_TAGS, description="Maximum number of tags per picture.")] = None,
     precision: Annotated[
         float | None, Query(gt=0, lt=1, description="Choose the cut-off for this expected precision, such as 0.9.")
     ] = None,

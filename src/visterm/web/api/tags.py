@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
+from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
 from visterm.library.dictionary import tree_level
 from visterm.library.mistakes import MAX_STORED, why_no_mistakes
 from visterm.web.errors import json_answer
@@ -28,7 +28,7 @@ from visterm.web.service import ServiceDep
 
 router = APIRouter(tags=["tags"])
 
-Count = Annotated[int, Query(ge=1, le=MOST_TAGS, description="Maximum number of tags.")]
+Count = Annotated[int, Query(ge=1, le=MAX_TAGS, description="Maximum number of tags.")]
 
 
 class MistakeAnswer(BaseModel):
@@ -77,7 +77,7 @@ async def tags(
 @router.get("/tags/tree", response_model=TreeAnswer, responses=errors())
 async def tree(
     service: ServiceDep,
-    under: Annotated[str, Query(max_length=MOST_LETTERS, description="A tag. Default: list the tags at the top.")] = "",
+    under: Annotated[str, Query(max_length=MAX_LETTERS, description="A tag. Default: list the tags at the top.")] = "",
 ) -> Response:
     """List the tags right under a tag of the tree, with the photos of each and of all tags under it.
 
@@ -119,7 +119,7 @@ async def mistakes(
     kind: Annotated[
         Literal["missing", "wrong"] | None, Query(description="List only missing or only wrong tags.")
     ] = None,
-    tag: Annotated[str | None, Query(max_length=MOST_LETTERS, description="List mistakes of this tag only.")] = None,
+    tag: Annotated[str | None, Query(max_length=MAX_LETTERS, description="List mistakes of this tag only.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:

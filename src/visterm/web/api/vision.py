@@ -213,7 +213,7 @@ def _fetch(addresses: Sequence[str], bounds: Bounds) -> list[bytes]:
     contents = []
     for address in addresses:
         seconds = max(deadline - time.monotonic(), 0.001)  # 0 would not wait at all
-        answer = ask(address, patience=Patience(timeout=seconds, retries=0), most=remaining_bytes)
+        answer = ask(address, patience=Patience(timeout=seconds, retries=0), limit=remaining_bytes)
         if answer.status != 200:
             problem = f"{origin_of(address)} answers {answer.status} when a picture is fetched from it."
             raise DataError(problem, setting="images")

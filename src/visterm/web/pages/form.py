@@ -19,7 +19,7 @@ from visterm.core.types import Hit
 from visterm.core.vocabulary import quoted
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
-from visterm.store.filters import CHANCE, MAX_INT, PREDICTED_FROM, TAKEN, Filter, is_date
+from visterm.store.filters import MATCH, MAX_INT, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
 from visterm.web.pages.render import local, percent
 
@@ -99,7 +99,7 @@ class SearchForm:
     @property
     def sorted_by(self) -> str:
         """The order of the photos."""
-        return self.sort or (CHANCE if self.q or self.like else TAKEN)
+        return self.sort or (MATCH if self.q or self.like else TAKEN)
 
     @property
     def first_day(self) -> str:

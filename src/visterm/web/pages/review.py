@@ -149,7 +149,7 @@ def _question(
         column = catalogue.tagger.vocabulary.get(pair.tag)
         row = None if column is None else catalogue.tagger.tag_rows(np.array([column], np.int32))
         tags = stored.tags.held([pair.image_id]).get(pair.image_id, [])
-        at = stored.where([pair.image_id], row)[0].at
+        at = stored.locations([pair.image_id], row)[0].at
         question = ShownQuestion(service.record_of(pair.image_id), pair, tags, at)
 
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)

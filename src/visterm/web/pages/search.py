@@ -13,7 +13,7 @@ from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Group
 from visterm.library.steps import MAX_PHOTOS
-from visterm.store.filters import CHANCE, MAX_INT, SORTS
+from visterm.store.filters import MATCH, MAX_INT, SORTS
 from visterm.web.api.images import StepNumber, store_step, undo_stored_step
 from visterm.web.bodies import MEDIUM_BODY, allow_body, allow_pictures, read_uploads
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower_facets
@@ -109,11 +109,11 @@ def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
 
 def _count(form: SearchForm, result: FoundPhotos) -> str:
     """Return the number of photos that a search found; if it was by words, also how many are likely to match."""
-    if form.q and form.sorted_by == CHANCE and result.n_likely is not None:
+    if form.q and form.sorted_by == MATCH and result.n_likely is not None:
         return f"{result.n_likely:,} likely to match, of {count_of(result.n_found, 'photo')}"
     has_confidences = result.n_likely is not None
     note = f", {'those likely to match' if has_confidences else 'the best matches'}" if form.q or form.like else ""
-    return count_of(result.n_found, "photo") + ("" if form.sorted_by == CHANCE else note)
+    return count_of(result.n_found, "photo") + ("" if form.sorted_by == MATCH else note)
 
 
 def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
