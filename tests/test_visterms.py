@@ -84,7 +84,9 @@ def test_blocks_of_all_scales_count_for_the_words_that_are_shared():
 def test_words_that_are_not_those_of_the_codebooks_are_refused(scenes):
     encoder = made_by_hand([1, 1, 1], block=0.5)
     encoder.set_params(scales=(1.0, 2.0))
-    with pytest.raises(DataError, match=re.escape("scale_words_ is [3]; expected the words of 2 codebooks, 3 in all")):
+    with pytest.raises(
+        DataError, match=re.escape("scale_words_ is [3]; expected the words of 2 codebooks, 3 in total")
+    ):
         encoder._check_learned()
 
 
