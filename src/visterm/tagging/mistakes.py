@@ -25,7 +25,7 @@ from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.learning.calibrating import MOST_SCORES, search_scores, unfitted
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.models.confidence.mistakes import UNUSUAL, find_mistakes
+from visterm.models.confidence.mistakes import MAX_IMAGES_OF_UNUSUAL_TAG, find_mistakes
 from visterm.models.stopping import learns_from_kernel
 
 if TYPE_CHECKING:
@@ -154,9 +154,9 @@ def mistakes_among(
     results = []
     for name in KINDS if kind is None else (kind,):
         pairs = getattr(mistakes, name)
-        for rank, i in enumerate(np.lexsort((-pairs.chance, pairs.unusual))):
-            if rank < N_ALWAYS_LISTED or pairs.chance[i] >= MIN_LISTED_CHANCE:
-                chance_values = (float(values[i]) for values in (pairs.chance, pairs.low, pairs.high))
+        for rank, i in enumerate(np.lexsort((-pairs.probability, pairs.unusual))):
+            if rank < N_ALWAYS_LISTED or pairs.probability[i] >= MIN_LISTED_CHANCE:
+                chance_values = (float(values[i]) for values in (pairs.probability, pairs.low, pairs.high))
                 interval = (None, None, None) if pairs.unusual[i] else tuple(chance_values)
                 results.append(Mistake(names[pairs.images[i]], vocabulary.tags[pairs.tags[i]], name, *interval))
     return results
@@ -266,7 +266,8 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
         counts += has_tag.sum(axis=0)
     mean = sums / n_images
     variance = squares / n_images - mean**2
-    is_usable = (variance > 1e-12 * (mean**2 + 1)) & (counts > (UNUSUAL if (counts > UNUSUAL).any() else 0))
+    is_usual = counts > MAX_IMAGES_OF_UNUSUAL_TAG
+    is_usable = (variance > 1e-12 * (mean**2 + 1)) & (is_usual if is_usual.any() else counts > 0)
     excess = (sums_with_tag - counts * mean)[is_usable] / np.sqrt(variance[is_usable])
     if excess.sum() < MIN_STANDARD_ERRORS * np.sqrt(max(1, counts[is_usable].sum())):
         raise UninformativeFeaturesError(

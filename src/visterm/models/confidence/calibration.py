@@ -196,3 +196,9 @@ class Calibration(NamedTuple):
 def log_sigmoid(odds: Doubles) -> Doubles:
     """Return the logs of the probabilities whose log odds are given."""
     return -np.logaddexp(0, -odds)
+
+
+def sigmoid(log_odds: Doubles) -> Doubles:
+    """Return the probabilities whose log odds are given."""
+    result: Doubles = np.exp(log_sigmoid(log_odds))
+    return result
