@@ -17,15 +17,15 @@ from visterm.models.confidence.evidence import EPSILON, MAX_NEGATIVE_SAMPLES, MI
 
 LOW_QUANTILE = 0.15
 """A given tag is suspicious if its log odds are below this quantile of those of images without the tag."""
-TOP_SHARE = 0.05  # Size of the set of most probable pairs, which shows the rate of missing tags, per given tag
+TOP_SHARE = 0.05  # Missing tags are counted among the most probable pairs, for each given tag this number of pairs
 GROUP_PRIOR_IMAGES = 100.0  # Pseudo-count of the rate in a tag's group when the tag's own rate is estimated
 DEFAULT_NOISE = 0.03  # Assumed share of wrong and of missing tags if there is too little data
 WRONG_HALF_SIZE, MISSING_HALF_SIZE = 300.0, 1500.0
 """Numbers of given tags at which half of the suspicious pairs are assumed to be mistakes. With fewer, more of them are
 correct tags that the features cannot show."""
 FULL_SEPARATION = 2.5
-"""Features are fully informative if images with a tag have log odds this number of standard deviations above others."""
-HALF_SUSPICIOUS_SHARE = 0.2  # Share of suspicious given tags at which the estimated rate of wrong tags is halved
+"""Distance between images with a tag and others, in standard deviations of the log odds, for informative features."""
+HALF_SUSPICIOUS_SHARE = 0.2  # Share of given tags that are suspicious at which the rate of wrong tags is halved
 DEFAULT_NOISE_IMAGES = 50.0  # Pseudo-count of images for `DEFAULT_NOISE` as the rate of missing tags
 DEFAULT_NOISE_WRONG = 2.0  # Pseudo-count of wrong tags for `DEFAULT_NOISE` as the rate of wrong tags
 POWERS = np.linspace(1, 0, 11)  # Exponents tried: wrong tags are proportional to a power of the tag's frequency
@@ -33,7 +33,7 @@ POWER_1_BONUS = 8.0  # Log-likelihood bonus of the power 1 over 0, because few w
 MAX_NOISE = 0.9
 BIN_EDGES = np.arange(-8, 8.1, 0.5)  # Log odds between the bins of a curve
 PRIOR_PAIRS_PER_BIN = 5.0  # Pseudo-count of the prior curve
-MAX_IMAGES_OF_UNUSUAL_TAG = 3  # Tags with so few images get no probabilities
+MAX_IMAGES_OF_UNUSUAL_TAG = 3  # With as few images or fewer, the probabilities of a tag are only good for sorting
 MAX_IMAGES_OF_RARE_TAG = 10
 UNUSUAL_GROUP = 2  # Tags are in group 0, rare ones in group 1, unusual ones in group 2
 RARE_TAG_PRIOR_PAIRS = 20.0  # Pseudo-count, per bin, of the common curve in the curves of rare tags
