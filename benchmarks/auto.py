@@ -111,7 +111,7 @@ def with_cutoffs(auto: Auto, rows: Rows, scores: Any) -> dict[str, float]:
     assert calibration is not None
     assert calibration.held_out is not None
     judged = HeldOutChances.of(calibration.confidences(scores), rows.right.toarray() > 0)
-    given = judged.chances >= cutoff_of_best_f1(calibration.held_out, "macro").least[judged.tags]
+    given = judged.chances >= cutoff_of_best_f1(calibration.held_out, "macro")[judged.tags]
     return {"f1": f1_score(judged, given, "macro"), "tags an image": float(given.sum() / judged.image_counts.size)}
 
 

@@ -79,7 +79,7 @@ def scores_of(X: Any, Y: sp.csr_array, name: str, n_learned: int, seed: int) -> 
         held_out = held_out_scores(model.fit(learned.X, learned.Y), learned, seed=seed)
         if held_out is None:
             return {}
-        parts = held_out.scores, held_out.Y.toarray() > 0, held_out.others.toarray() > 0
+        parts = held_out.scores, held_out.Y.toarray() > 0, held_out.Y_learned.toarray() > 0
         known = np.zeros((2, 0, columns.size), np.bool_)
         return packed(
             *parts, given.sum(axis=0), known[0], search_scores(model, X[test]), Y[test].toarray() > 0, known[1]
@@ -119,7 +119,7 @@ def judged(kept: dict[str, NDArray[Any]], seed: int) -> dict[str, Any]:
         some = (p >= low) & (p < high)
         entry["bins"][f"{low}-{high}"] = [int(some.sum()), float(p[some].sum()), int(y[some].sum())]
     for wanted in WANTED:
-        above = free & (chances >= cutoff_for_precision(calibration.held_out, wanted).least)
+        above = free & (chances >= cutoff_for_precision(calibration.held_out, wanted))
         right = above & kept["right"]
         share = share_of_right(right.sum(axis=1), above.sum(axis=1))
         most = max(most_of_hindsight(values, y, wanted) for values in (p, raw))

@@ -30,7 +30,7 @@ from harness.runs import machine, options, parse, say, write
 
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.models.confidence.mistakes import RARE, find_mistakes
+from visterm.models.confidence.mistakes import MAX_IMAGES_OF_RARE_TAG, find_mistakes
 from visterm.tagging.mistakes import cross_chances
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.comparison.sources import Source
@@ -128,7 +128,7 @@ def reliability(chance: Any, right: Any, counts: Any) -> dict[str, Any]:
         return {"pairs": int(of.sum()), "promised": float(chance[of].mean()), "right": float(right[of].mean())}
 
     steps = [(low, high, (chance >= low) & (chance < high)) for low, high in pairwise(STEPS)]
-    rare = (counts <= RARE) & (chance >= LIKELY)
+    rare = (counts <= MAX_IMAGES_OF_RARE_TAG) & (chance >= LIKELY)
     return {
         "steps": [{"from": low, "to": high, **shares(of)} for low, high, of in steps if of.sum() >= FEWEST],
         "rare": shares(rare) if rare.sum() >= FEWEST else None,
@@ -153,7 +153,7 @@ def measure(
             order = np.argsort(score[images, columns], kind="stable")
             ours, chance = (pairs.images, pairs.tags), (images[order], columns[order])
             figures = judged(ours, chance, right, len(given), rng) if len(given) > SMALL else {}
-            promised = np.where(pairs.unusual, np.nan, pairs.chance)
+            promised = np.where(pairs.unusual, np.nan, pairs.probability)
             measured[kind] = figures, (promised, right[ours], counts[pairs.tags])
     return measured
 

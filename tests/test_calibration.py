@@ -57,7 +57,7 @@ def test_a_confidence_is_the_sigmoid_of_the_score():
 def test_a_search_is_as_likely_as_its_words_together_and_none_that_is_unwanted(tags, signs):
     scores = np.random.default_rng(1).normal(size=(4, len(tags)))
     expected = [confidence(THREE, row, tags, signs) for row in scores]
-    np.testing.assert_allclose(np.exp(THREE.log_confidences(scores, tags, signs)), expected)
+    np.testing.assert_allclose(np.exp(THREE.log_confidences(THREE.log_odds(scores, tags), signs)), expected)
 
 
 def test_where_each_tag_has_many_images_its_chances_are_those_of_logistic_regression():
@@ -457,7 +457,7 @@ def test_no_image_that_may_be_among_the_best_is_passed_over(together, certain):
         scores[rng.integers(0, 5000, 2000)] = scores[7]  # many are equal
         sure = rng.random(scores.shape) < 0.001 if certain else None
         tags = np.arange(len(signs))
-        logs = calibration.log_confidences(scores, tags, signs, sure)
+        logs = calibration.log_confidences(calibration.log_odds(scores, tags), signs, sure)
         for k in (1, 50, 1200):
             places = None if sure is None else {word: np.flatnonzero(sure[:, word]) for word in range(sure.shape[1])}
             kept = contenders(calibration, scores, tags, signs, k, places)

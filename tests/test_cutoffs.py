@@ -39,35 +39,35 @@ def test_tags_are_given_down_to_where_all_together_are_right_often_enough():
     held = kept(*column((0.95, 100, 98), (0.8, 100, 82), (0.4, 100, 40)))
     # Down to 0.8: (180 + 20 · 0.875) / 220 = 0.898; down to 0.4: (220 + 20 · 0.717) / 320 = 0.732; to 0.95: 0.975
     for wanted, least in ((0.9, 0.95), (0.89, 0.8), (0.74, 0.8), (0.73, 0.4)):
-        assert cutoff_for_precision(held, wanted).least.tolist() == pytest.approx([least])
+        assert cutoff_for_precision(held, wanted).tolist() == pytest.approx([least])
 
 
 def test_equal_chances_are_given_together_or_not_at_all():
     right_first = kept(*column((0.8, 100, 50)))  # the 50 that are right stand first
-    assert np.isinf(cutoff_for_precision(right_first, 0.75).least).all()
+    assert np.isinf(cutoff_for_precision(right_first, 0.75)).all()
 
 
 def test_a_tag_that_its_own_images_speak_against_is_given_less_and_the_others_are_left_alone():
     bad, few_right = column((0.96, 50, 25), (0.95, 50, 10))
     good, right = column((0.96, 50, 49), (0.95, 50, 47))
     held = kept(np.hstack([bad, good]), np.hstack([few_right, right]))
-    least = cutoff_for_precision(held, 0.9).least
+    least = cutoff_for_precision(held, 0.9)
     assert np.isinf(least).all()  # together only 131 of 200 are right
-    least = cutoff_for_precision(held, 0.62).least
+    least = cutoff_for_precision(held, 0.62)
     assert least.tolist() == pytest.approx([0.96, 0.95])  # of the first 35 of 100, of the second nearly all
-    assert cutoff_for_precision(held, 0.2).least.tolist() == pytest.approx([0.95, 0.95])
+    assert cutoff_for_precision(held, 0.2).tolist() == pytest.approx([0.95, 0.95])
 
 
 def test_where_nothing_was_as_sure_as_is_wanted_new_images_may_be_and_what_was_always_wrong_is_never_given():
-    assert cutoff_for_precision(kept(*column((0.6, 30, 18))), 0.9).least.tolist() == [0.9]
-    assert np.isinf(cutoff_for_precision(kept(*column((0.95, 100, 0))), 0.5).least).all()
-    assert cutoff_for_precision(kept([[0.01]]), 0.5).least.tolist() == [0.5]
+    assert cutoff_for_precision(kept(*column((0.6, 30, 18))), 0.9).tolist() == [0.9]
+    assert np.isinf(cutoff_for_precision(kept(*column((0.95, 100, 0))), 0.5)).all()
+    assert cutoff_for_precision(kept([[0.01]]), 0.5).tolist() == [0.5]
 
 
 def test_a_tag_that_no_image_was_learned_from_is_never_given_at_a_wanted_precision():
     chances, right = column((0.95, 100, 98))
     held = HeldOutChances.of(np.hstack([chances, 0 * chances]), np.hstack([right, right & False]), np.array([9, 0]))
-    assert cutoff_for_precision(held, 0.9).least.tolist() == pytest.approx([0.95, np.inf])
+    assert cutoff_for_precision(held, 0.9).tolist() == pytest.approx([0.95, np.inf])
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -75,9 +75,9 @@ def test_the_best_f1_is_at_least_that_of_one_confidence_for_all_tags(mean):
     rng = np.random.default_rng(1)
     chances = rng.beta(0.3, 3, (300, 20)) * np.linspace(0.3, 1, 20)
     held = kept(chances, rng.random(chances.shape) < chances)
-    chosen = f1_score(held, held.chances >= cutoff_of_best_f1(held, mean).least[held.tags], mean)
+    chosen = f1_score(held, held.chances >= cutoff_of_best_f1(held, mean)[held.tags], mean)
     assert chosen >= max(f1_score(held, held.chances >= level, mean) for level in np.arange(0.02, 1, 0.02))
-    assert np.isinf(cutoff_of_best_f1(kept([[0.01]]), mean).least).all()
+    assert np.isinf(cutoff_of_best_f1(kept([[0.01]]), mean)).all()
 
 
 def test_f1_of_a_photo_of_all_entries_and_of_tags():
@@ -136,7 +136,7 @@ def calibrated():
 @pytest.mark.parametrize("wanted", [0.5, 0.7, 0.9])
 def test_a_wanted_precision_gives_most_of_what_hindsight_gives_and_holds_on_new_images(calibrated, wanted):
     calibration, scores, Y, chances = calibrated
-    given = calibration.confidences(scores) >= cutoff_for_precision(calibration.held_out, wanted).least
+    given = calibration.confidences(scores) >= cutoff_for_precision(calibration.held_out, wanted)
     by_truth = np.sort(chances.ravel())[::-1]
     most = np.flatnonzero(np.cumsum(by_truth) >= wanted * np.arange(1, by_truth.size + 1))[-1] + 1
     assert given.sum() >= 0.7 * most
@@ -161,14 +161,14 @@ def test_the_order_by_chance_of_one_tag_is_the_order_by_score(calibrated):
     calibration = calibrated[0]
     scores = np.unique(np.concatenate([np.linspace(-30, 30, 4001), [-1e4, 1e4]]).astype(np.float32))
     for tag in range(60):
-        assert (np.diff(calibration.odds(scores, np.full(scores.size, tag))) > 0).all()
-    assert calibration.odds(np.full((1, 60), 1e4, np.float32)).max() < calibration.curve.bound
+        assert (np.diff(calibration.log_odds(scores, np.full(scores.size, tag))) > 0).all()
+    assert calibration.log_odds(np.full((1, 60), 1e4, np.float32)).max() < calibration.curve.bound
 
 
 def test_more_precision_means_fewer_tags(calibrated):
     calibration, scores, *_ = calibrated
     chances = calibration.confidences(scores)
-    n = [(chances >= cutoff_for_precision(calibration.held_out, p).least).sum() for p in (0.4, 0.6, 0.8, 0.95)]
+    n = [(chances >= cutoff_for_precision(calibration.held_out, p)).sum() for p in (0.4, 0.6, 0.8, 0.95)]
     assert n == sorted(n, reverse=True)
     assert n[0] > 2 * n[2] > 0
 
@@ -210,7 +210,7 @@ def test_rare_tags_promise_no_more_than_few_images_can_support_and_frequent_ones
     sure = (chances >= 0.5) & rare
     assert chances[sure].sum() - right[sure].sum() < 10
     for wanted in (0.5, 0.7):
-        given = chances >= cutoff_for_precision(calibration.held_out, wanted).least
+        given = chances >= cutoff_for_precision(calibration.held_out, wanted)
         assert wanted * (given & rare).sum() - right[given & rare].sum() < 0.005 * given.sum()
         assert wanted - 0.04 < right[given & ~rare].mean() < wanted + 0.09
 

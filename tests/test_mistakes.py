@@ -78,11 +78,11 @@ def test_chances_fall_lie_in_their_intervals_and_promise_no_more_than_is_right(f
     _, _, Y, chances, folds, wrong, missing = flipped
     found = find_mistakes(chances, Y, folds, limit=Y.shape[0] * Y.shape[1])
     for pairs, planted in ((found.wrong, wrong), (found.missing, missing)):
-        assert np.all(np.diff(pairs.chance) <= 1e-9)
-        assert np.all((pairs.low <= pairs.chance) & (pairs.chance <= pairs.high))
-        assert len(planted) / 7 < pairs.chance.sum() < 1.2 * len(planted)
+        assert np.all(np.diff(pairs.probability) <= 1e-9)
+        assert np.all((pairs.low <= pairs.probability) & (pairs.probability <= pairs.high))
+        assert len(planted) / 7 < pairs.probability.sum() < 1.2 * len(planted)
         right = np.mean([pair in planted for pair in listed(pairs)[:10]])
-        assert pairs.chance[:10].mean() <= right + 0.1
+        assert pairs.probability[:10].mean() <= right + 0.1
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +129,11 @@ def test_answers_move_the_chances_of_their_kind_and_keep_the_order(flipped):
     none = sp.csr_array((-np.ones(5, np.float32), (before.wrong.images[:5], before.wrong.tags[:5])), shape=Y.shape)
     after = find_mistakes(chances, Y, folds, answers=(none, empty))
     assert listed(after.wrong) == listed(before.wrong)
-    assert np.all(after.wrong.chance < before.wrong.chance)
-    assert after.missing.chance.tolist() == before.missing.chance.tolist()
+    assert np.all(after.wrong.probability < before.wrong.probability)
+    assert after.missing.probability.tolist() == before.missing.probability.tolist()
     answered = -sp.csr_array((np.full(5, -1.0, np.float32), none.nonzero()), shape=Y.shape)
-    assert np.all(find_mistakes(chances, Y, folds, answers=(answered, empty)).wrong.chance > before.wrong.chance)
+    after = find_mistakes(chances, Y, folds, answers=(answered, empty))
+    assert np.all(after.wrong.probability > before.wrong.probability)
 
 
 def test_what_follows_from_a_tag_in_the_tree_neither_hides_that_it_is_wrong_nor_is_missing():

@@ -48,7 +48,7 @@ def shown(tagger, names, **asked):
 def test_tags_are_given_down_to_the_cut_off_and_no_further(library):
     _, tagger, given = library
     whole, above = (shown(tagger, list(given), **asked) for asked in ({"k": 0}, {"precision": 0.8}))
-    least = cutoff_for_precision(tagger.calibration.held_out, 0.8).least
+    least = cutoff_for_precision(tagger.calibration.held_out, 0.8)
     index = {tag: least[tagger.vocabulary.index(tag)] for tag in tagger.vocabulary.tags}
     for image, tags in whole.items():
         assert [tag.tag for tag in above[image]] == [tag.tag for tag in tags if tag.confidence >= index[tag.tag]]
@@ -62,7 +62,7 @@ def test_tags_are_given_down_to_the_cut_off_and_no_further(library):
 def test_a_best_f1_and_a_least_confidence_are_cut_offs_and_k_still_limits(library):
     _, tagger, given = library
     names = list(given)[:40]
-    least = dict(zip(tagger.vocabulary.tags, cutoff_of_best_f1(tagger.calibration.held_out).least, strict=True))
+    least = dict(zip(tagger.vocabulary.tags, cutoff_of_best_f1(tagger.calibration.held_out), strict=True))
     found = [tag for tags in shown(tagger, names, best_f1=True).values() for tag in tags]
     assert len(found) > 40
     assert all(tag.confidence >= least[tag.tag] for tag in found)

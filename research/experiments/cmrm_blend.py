@@ -173,7 +173,7 @@ def _odds(sides: Sides, Y: sp.csr_array, others: sp.csr_array) -> Sides:
     counts = np.asarray((others > 0).sum(axis=0)).ravel()
     calibration = fit_calibration(np.ascontiguousarray(sides.choose, np.float32), Y, others, counts)
     assert calibration is not None
-    return Sides(*(np.asarray(calibration.odds(np.ascontiguousarray(part, np.float32))) for part in sides))
+    return Sides(*(np.asarray(calibration.log_odds(np.ascontiguousarray(part, np.float32))) for part in sides))
 
 
 def main() -> None:

@@ -115,7 +115,7 @@ def search_map(
         words = sp.csr_array((np.float32([1, sign]), pair, [0, 2]), shape=(1, Y.shape[1]))
         weights = weigh_words(words, idf).toarray()[0, pair]
         own = scores[:, pair]
-        ranked = own @ weights if chances is None else chances.log_confidences(own, pair, weights)
+        ranked = own @ weights if chances is None else chances.log_confidences(chances.log_odds(own, pair), weights)
         right = Y[:, pair[0]] & (Y[:, pair[1]] == (sign > 0))
         [precision] = rank_images(ranked.astype(np.float32)[:, None], sp.csr_array(right[:, None])).average_precision()
         found.append(precision)

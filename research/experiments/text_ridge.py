@@ -166,7 +166,7 @@ def precision(data: dict[str, Any], seeds: range, on: str) -> dict[str, Any]:
         others = np.setdiff1d(np.arange(Y.shape[1]), np.concatenate(list(groups.values())))
         tags_of = {"0 photos": groups[0], "1 to 5 photos": groups[5][n_photos[groups[5]] > 0], "other tags": others}
         for wanted in WANTED:
-            above = chances >= cutoff_for_precision(calibration.held_out, wanted).least
+            above = chances >= cutoff_for_precision(calibration.held_out, wanted)
             for name, tags in tags_of.items():
                 right = (above & towers.Y_judged)[:, tags].sum(axis=1)
                 counts.setdefault((name, wanted), []).append((right, above[:, tags].sum(axis=1)))

@@ -135,7 +135,7 @@ def fit(
     else:
         say(f"Learned {learned_text} in {duration_text}{_models_text(run.models_tried())}. The run is in {out}.")
 
-    if calibrating.RIGHT_OF_5 in facts:
+    if calibrating.N_CORRECT_TAGS in facts:
         say(calibrating.what_to_expect(facts))
     elif facts["tags given"] and run.calibration is None and not run.encoder.by_number:
         say("No confidences: fewer than 20 tagged photos could be held out.")

@@ -222,16 +222,16 @@ def _combination(combine: str, tagger: Tagger) -> Combine:
             f"`combine` '{combine}' needs a run with confidences, and {tagger.path or 'this run'} has none.",
             setting="combine", value=combine, advice="Fit a run with at least 20 tagged photos, or use 'sum'.",
         )  # fmt: skip
+    calibration = tagger.calibration
     if tagger.tree is None:
-        return tagger.calibration.log_confidences
-    log_of_odds = tagger.calibration.log_of_odds
-    return lambda log_odds, tags, signs: log_of_odds(log_odds, signs)
+        return lambda scores, tags, signs: calibration.log_confidences(calibration.log_odds(scores, tags), signs)
+    return lambda log_odds, tags, signs: calibration.log_confidences(log_odds, signs)
 
 
 def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """Yield scores of all tags; for confidences with a tree, log odds, where parents are not below their children."""
     for rows, block in tagger.model.score_blocks(X):
         if combine == CONFIDENCE and tagger.tree is not None and tagger.calibration is not None:
-            yield rows, tagger.tree.raised(tagger.calibration.odds(block))
+            yield rows, tagger.tree.raised(tagger.calibration.log_odds(block))
         else:
             yield rows, block

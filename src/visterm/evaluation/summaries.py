@@ -211,7 +211,7 @@ def _counts(
     given_counts, right_counts = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)
     columns = slice(None) if ranker.columns is None else ranker.columns
     for rows, scores in ranker.tagger.model.score_blocks(ranker.X):
-        is_predicted = (ranker.tagger.confidences(scores) >= cutoff.least)[:, columns]
+        is_predicted = (ranker.tagger.confidences(scores) >= cutoff)[:, columns]
         if evaluation.hidden is not None:
             is_predicted &= evaluation.hidden[rows].toarray() == 0
         hits = is_predicted & (evaluation.Y[rows].toarray() > 0)

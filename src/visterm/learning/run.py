@@ -129,14 +129,14 @@ class Run:
         `products` multiplies the images' rows with rows of further tags, (n, width), and returns (n_images, n).
         """
         assert self.calibration is not None
-        log_odds, tree = self.calibration.odds(scores, tags), self.tree
+        log_odds, tree = self.calibration.log_odds(scores, tags), self.tree
         if tree is None:
             return log_odds
         step = max(1, MAX_LOG_ODDS // max(1, len(log_odds)))
         for column, tag in enumerate(tags):
             descendants = tree.below[[tag]].indices
             for chunk in np.split(descendants, range(step, descendants.size, step)) if descendants.size > 1 else ():
-                best = self.calibration.odds(products(self.tag_rows(chunk)), chunk).max(axis=1)
+                best = self.calibration.log_odds(products(self.tag_rows(chunk)), chunk).max(axis=1)
                 np.maximum(log_odds[:, column], best, out=log_odds[:, column])
         return log_odds
 

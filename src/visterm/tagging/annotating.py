@@ -27,7 +27,7 @@ from visterm.learning.run import Run
 from visterm.learning.word_places import rank_with_added
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
-from visterm.models.confidence.cutoffs import MEANS, Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
+from visterm.models.confidence.cutoffs import MEANS, cutoff_for_precision, cutoff_of_best_f1
 
 if TYPE_CHECKING:
     from visterm.store.tags import Prediction
@@ -188,12 +188,12 @@ def best_of(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
 def _ranked(
     scores: NDArray[np.float32],
     confidences: NDArray[np.float64] | None,
-    cutoff: Cutoff | None,
+    cutoff: NDArray[np.float64] | None,
     known_tags: sp.csr_array | None,
     k: int,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield ids and scores of each image's `k` best tags (0: all) above the cut-off, without its known tags."""
-    allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff.least
+    allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff
     if known_tags is not None:
         allowed &= known_tags.toarray() == 0
     for row, row_allowed in zip(scores, allowed, strict=True):
@@ -251,8 +251,8 @@ def cutoff_of(
     precision: float | None = None,
     best_f1: bool | str = False,
     min_confidence: float | None = None,
-) -> Cutoff | None:
-    """Return the requested cut-off; None without a request.
+) -> NDArray[np.float64] | None:
+    """Return the requested cut-off of each tag; None without a request.
 
     Each image then gets all tags above the cut-off for an expected `precision` over the held-out images (see
     `cutoff_for_precision`), for the best F1 ("photo", "micro" or "macro", see `cutoff_of_best_f1`; True is "photo"), or
@@ -285,7 +285,7 @@ def cutoff_of(
         )  # fmt: skip
 
     n_tags = calibration.slope.size
-    cutoff = cutoff_at(0.0 if min_confidence is None else min_confidence, n_tags)
+    cutoff = np.full(n_tags, 0.0 if min_confidence is None else min_confidence)
     if precision is None and not best_f1:
         return cutoff
     if calibration.held_out is None:
@@ -297,4 +297,5 @@ def cutoff_of(
         )  # fmt: skip
     held_out = calibration.held_out
     chosen = cutoff_for_precision(held_out, precision) if precision is not None else cutoff_of_best_f1(held_out, mean)
-    return Cutoff(np.maximum(chosen.least, cutoff.least))
+    result: NDArray[np.float64] = np.maximum(chosen, cutoff)
+    return result

@@ -21,7 +21,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.writing import write_whole
 from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
-from visterm.learning.calibrating import RIGHT_OF_5, SURE_TAGS
+from visterm.learning.calibrating import N_CORRECT_TAGS, N_PRECISE_TAGS
 from visterm.learning.learned import LearnedImages, write_run
 from visterm.learning.run import Run, check_opens
 from visterm.models.base import Annotator
@@ -163,9 +163,9 @@ def card_of(run: Run, name: str, *, licence: str | None = None, with_network: bo
         "training photos": f"{facts.get('images', 0):,}",
         "tags of these photos": f"{facts.get('tags given', 0):,}",
     }
-    if RIGHT_OF_5 in facts:
-        figures[f"right tags among a photo's 5 best, mean of {n:,} held-out photos"] = f"{facts[RIGHT_OF_5]:.2f}"
-        figures["tags per photo at an expected precision of 0.9"] = f"{facts[SURE_TAGS]:.2f}"
+    if N_CORRECT_TAGS in facts:
+        figures[f"right tags among a photo's 5 best, mean of {n:,} held-out photos"] = f"{facts[N_CORRECT_TAGS]:.2f}"
+        figures["tags per photo at an expected precision of 0.9"] = f"{facts[N_PRECISE_TAGS]:.2f}"
     rows = "\n".join(f"| {label} | {value} |" for label, value in figures.items())
     network = getattr(run.encoder, "network_sha256_", None)
     network_note = (
@@ -199,9 +199,9 @@ pickles. Names of photos, and the tags of each photo, are not in this repository
 
 
 def _measured(run: Run, name: str) -> str:
-    if RIGHT_OF_5 not in run.facts:
+    if N_CORRECT_TAGS not in run.facts:
         return ""
-    share = run.facts[RIGHT_OF_5] / min(5, len(run.vocabulary))
+    share = run.facts[N_CORRECT_TAGS] / min(5, len(run.vocabulary))
     return f"""model-index:
 - name: {json.dumps(name.partition("/")[2])}
   results:

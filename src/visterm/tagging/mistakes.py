@@ -22,10 +22,10 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.tag_tree import TagTree, TreeColumns
-from visterm.learning.calibrating import MOST_SCORES, search_scores, unfitted
+from visterm.learning.calibrating import MAX_SCORES, search_scores, unfitted
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.models.confidence.mistakes import UNUSUAL, find_mistakes
+from visterm.models.confidence.mistakes import MAX_IMAGES_OF_UNUSUAL_TAG, find_mistakes
 from visterm.models.stopping import learns_from_kernel
 
 if TYPE_CHECKING:
@@ -154,9 +154,9 @@ def mistakes_among(
     results = []
     for name in KINDS if kind is None else (kind,):
         pairs = getattr(mistakes, name)
-        for rank, i in enumerate(np.lexsort((-pairs.chance, pairs.unusual))):
-            if rank < N_ALWAYS_LISTED or pairs.chance[i] >= MIN_LISTED_CHANCE:
-                chance_values = (float(values[i]) for values in (pairs.chance, pairs.low, pairs.high))
+        for rank, i in enumerate(np.lexsort((-pairs.probability, pairs.unusual))):
+            if rank < N_ALWAYS_LISTED or pairs.probability[i] >= MIN_LISTED_CHANCE:
+                chance_values = (float(values[i]) for values in (pairs.probability, pairs.low, pairs.high))
                 interval = (None, None, None) if pairs.unusual[i] else tuple(chance_values)
                 results.append(Mistake(names[pairs.images[i]], vocabulary.tags[pairs.tags[i]], name, *interval))
     return results
@@ -257,7 +257,7 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
     n_images, n_tags = scores.shape
     sums, squares, sums_with_tag = np.zeros((3, n_tags))
     counts = np.zeros(n_tags, np.int64)
-    step = max(1, MOST_SCORES // n_tags)
+    step = max(1, MAX_SCORES // n_tags)
     for start in range(0, n_images, step):
         block, has_tag = scores[start : start + step].astype(np.float64), Y[start : start + step].toarray() > 0
         sums += block.sum(axis=0)
@@ -266,7 +266,8 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
         counts += has_tag.sum(axis=0)
     mean = sums / n_images
     variance = squares / n_images - mean**2
-    is_usable = (variance > 1e-12 * (mean**2 + 1)) & (counts > (UNUSUAL if (counts > UNUSUAL).any() else 0))
+    is_usual = counts > MAX_IMAGES_OF_UNUSUAL_TAG
+    is_usable = (variance > 1e-12 * (mean**2 + 1)) & (is_usual if is_usual.any() else counts > 0)
     excess = (sums_with_tag - counts * mean)[is_usable] / np.sqrt(variance[is_usable])
     if excess.sum() < MIN_STANDARD_ERRORS * np.sqrt(max(1, counts[is_usable].sum())):
         raise UninformativeFeaturesError(
@@ -279,13 +280,13 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
 def _convert_to_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.Generator) -> None:
     """Replace scores by chances, with curves that are fitted to the scores."""
     n_images, n_tags = scores.shape
-    max_images = max(1, MOST_SCORES // n_tags)
+    max_images = max(1, MAX_SCORES // n_tags)
     sample = np.arange(n_images) if n_images <= max_images else np.sort(rng.permutation(n_images)[:max_images])
     calibration = fit_calibration(np.asarray(scores[sample]), Y[sample], Y)
     if calibration is None:
         raise DataError("All photos have the same tags, so no photo stands out. Tag more photos.")
     calibration = calibration._replace(curve=None)  # the curve would give the most certain pairs equal chances
-    step = max(1, MOST_SCORES // n_tags)
+    step = max(1, MAX_SCORES // n_tags)
     for start in range(0, n_images, step):
         scores[start : start + step] = calibration.confidences(scores[start : start + step])
 

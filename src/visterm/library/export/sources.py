@@ -175,8 +175,7 @@ def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray
             advice = "Fit the run again with at least 20 tagged photos, or set `k` to 3 to write the three best tags."
             raise UserError(problem, setting="k", value=limits.k, advice=advice)
         min_confidence = PREDICTED_FROM
-    cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
-    return None if cutoff is None else cutoff.least
+    return cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
 
 
 def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:

@@ -184,7 +184,7 @@ class WordScores:
         log_odds = self.tagger.word_odds(products, self.words.tags, partial(self.rows.products, ids=in_order))
         certain = judged.certain(in_order, len(self.words.tags))
         confidences = np.empty(len(ids))
-        confidences[order] = np.exp(calibration.log_of_odds(log_odds, self.words.weights, certain))
+        confidences[order] = np.exp(calibration.log_confidences(log_odds, self.words.weights, certain))
         if judged.n_unlearned:
             confidences[~np.isin(ids, judged.ids[judged.n_unlearned_words == judged.n_unlearned])] = np.nan
         return confidences
@@ -273,7 +273,7 @@ class ByConfidence:
         ids, products = photos.without_left_out(ids, products)
         products_of = partial(scores.rows.products, ids=None if ids is scores.rows.ids else ids)
         log_odds = scores.tagger.word_odds(products, words.tags, products_of)
-        logs = self.calibration.log_of_odds(log_odds, words.weights, judged.certain(ids, len(words.tags)))
+        logs = self.calibration.log_confidences(log_odds, words.weights, judged.certain(ids, len(words.tags)))
         if not has_cutoff:
             best = _best(ids, logs, k)
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
@@ -317,7 +317,8 @@ def contenders(
     for word, sign, column in zip(range(n_words), signs, np.asarray(scores, np.float64).T, strict=True):
         lowest = column.min()
         step = max((column.max() - lowest) / N_RANGES, TINY)
-        odds = calibration.odds(lowest + np.arange(-1, N_RANGES + 3) * step, tags[word])  # one more step on each side
+        ends = lowest + np.arange(-1, N_RANGES + 3) * step  # one more step on each side
+        odds = calibration.log_odds(ends, tags[word])
         logs = log_sigmoid(odds if sign > 0 else -odds)
         cell = ((column - lowest) / step).astype(np.int64)
         cell_bounds = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, cell]

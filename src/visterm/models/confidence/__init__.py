@@ -1,1 +1,1 @@
-"""From scores to the chance of being right."""
+"""From scores to probabilities."""

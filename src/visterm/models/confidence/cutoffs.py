@@ -1,89 +1,78 @@
-"""Where to end a list: the confidence down to which tags are given, and the rank at which a search ends."""
+"""Where to end a list: the confidence down to which tags are given, and the rank at which a search ends.
+
+Cut-offs are the lowest confidences at which each tag is given, float64 of shape (n_tags,): infinite if it never is.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.metrics.annotation import f1_of_means
 from visterm.metrics.significance import upper_share
-from visterm.models.confidence.calibration import LEAST_CHANCE, HeldOutChances
+from visterm.models.confidence.calibration import MIN_CUTOFF, Doubles, HeldOutChances
 
-Doubles = NDArray[np.float64]
-
-DOUBT = 20  # Entries as right as expected that are added to the held-out ones, so that few of these count less
-NEVER = np.inf
+PRIOR_ENTRIES = 20  # Pseudo-count of entries that are right as often as their confidences say
 MEANS = ("photo", "micro", "macro")
 
 
-class Cutoff(NamedTuple):
-    """The least confidence at which each tag is given."""
+def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Doubles:
+    """Return the lowest confidences with the expected precision `wanted`, above 0 and below 1, over all tags.
 
-    least: Doubles  # float64, shape (n_tags,): infinite for a tag that is never given
-
-
-def cutoff_at(confidence: float, n_tags: int) -> Cutoff:
-    """Return every tag down to the same confidence."""
-    return Cutoff(np.full(n_tags, float(confidence)))
-
-
-def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
-    """Return the least confidence at which tags, all together, are expected to be right as often as `wanted`.
-
-    Held-out images say how often that is, and 20 more entries as right as their confidences, so that few say less. A
-    tag whose own held-out images are clearly less often right has a higher cut-off: where that begins (the upper end of
-    a one-sided 95 % interval is below what is wanted). That lowers no other cut-off: what looks worst by luck would
-    else make the rest look better than it is. `wanted` is above 0 and below 1.
+    The expected precision is that of the held-out images and of `PRIOR_ENTRIES`. A tag has a higher cut-off than others
+    if the precision of its own held-out images is clearly lower (the upper end of a one-sided 95 % interval is below
+    `wanted`). This does not lower the cut-offs of other tags: some tags are only worse by chance, and without them the
+    others would look better than they are.
     """
-    chances = held.chances.astype(np.float64)
-    n = np.arange(1, chances.size + 1)
-    expected = (np.cumsum(held.right) + DOUBT * np.cumsum(chances) / n) / (n + DOUBT)
-    expected[:-1][chances[1:] == chances[:-1]] = 0.0  # equal ones are given together
-    enough = np.flatnonzero(expected >= wanted)
-    common = chances[enough[-1]] if enough.size else NEVER if (chances >= wanted).any() else wanted
-    return Cutoff(np.maximum(_floors(held, wanted), common))
+    confidences = held.chances.astype(np.float64)
+    n = np.arange(1, confidences.size + 1)
+    expected = (np.cumsum(held.right) + PRIOR_ENTRIES * np.cumsum(confidences) / n) / (n + PRIOR_ENTRIES)
+    expected[:-1][confidences[1:] == confidences[:-1]] = 0.0  # equal ones are given together
+    precise = np.flatnonzero(expected >= wanted)
+    common = confidences[precise[-1]] if precise.size else np.inf if (confidences >= wanted).any() else wanted
+    cutoffs: Doubles = np.maximum(_min_cutoffs(held, wanted), common)
+    return cutoffs
 
 
-def _floors(held: HeldOutChances, wanted: float) -> Doubles:
-    """Return the least chance of each tag down to which its own held-out images do not speak against it.
+def _min_cutoffs(held: HeldOutChances, wanted: float) -> Doubles:
+    """Return the lowest confidence of each tag at which its own held-out images don't contradict the precision.
 
-    Two more entries that were right stand for what few images cannot say.
+    Two right entries are added to those of each tag, so that few images contradict nothing.
     """
-    n_tags, order = held.tag_counts.size, np.argsort(held.tags, kind="stable")  # each tag's largest first
-    tags, chances = held.tags[order], held.chances[order]
-    starts = np.searchsorted(tags, np.arange(n_tags + 1))
-    sums = np.concatenate([[0], np.cumsum(held.right[order])])
+    order = np.argsort(held.tags, kind="stable")  # by tag, and highest first
+    tags, confidences = held.tags[order], held.chances[order]
+    starts = np.searchsorted(tags, np.arange(held.tag_counts.size + 1))
+    n_right = np.concatenate([[0], np.cumsum(held.right[order])])
     n = np.arange(1, tags.size + 1) - starts[tags]
-    is_fine = upper_share(sums[1:] - sums[starts[tags]] + 2, n + 2) >= wanted
-    is_fine[:-1] &= (chances[1:] < chances[:-1]) | (tags[1:] > tags[:-1])  # the last of equal ones
-    n_fine = np.zeros(n_tags, np.int64)
-    np.maximum.at(n_fine, tags[is_fine], n[is_fine])
-    floors = np.full(n_tags, float(LEAST_CHANCE))
-    some = np.flatnonzero(n_fine < np.diff(starts))
-    last = chances[starts[some] + np.maximum(n_fine[some], 1) - 1]
-    floors[some] = np.where(n_fine[some] > 0, last, np.where(last >= wanted, NEVER, wanted))
-    floors[~held.is_learned] = NEVER  # nothing shows how often they are right
-    return floors
+    is_precise = upper_share(n_right[1:] - n_right[starts[tags]] + 2, n + 2) >= wanted
+    is_precise[:-1] &= (confidences[1:] < confidences[:-1]) | (tags[1:] > tags[:-1])  # the last of equal ones
+    n_precise = np.zeros(held.tag_counts.size, np.int64)
+    np.maximum.at(n_precise, tags[is_precise], n[is_precise])
+    cutoffs = np.full(n_precise.size, MIN_CUTOFF)
+    is_cut = np.flatnonzero(n_precise < np.diff(starts))
+    last = confidences[starts[is_cut] + np.maximum(n_precise[is_cut], 1) - 1]
+    cutoffs[is_cut] = np.where(n_precise[is_cut] > 0, last, np.where(last >= wanted, np.inf, wanted))
+    cutoffs[~held.is_learned] = np.inf  # their precision is unknown
+    return cutoffs
 
 
-def cutoff_of_best_f1(held: HeldOutChances, mean: str = "photo") -> Cutoff:
-    """Return the one confidence for all tags with the best F1 on the held-out images.
+def cutoff_of_best_f1(held: HeldOutChances, mean: str = "photo") -> Doubles:
+    """Return the cut-offs, the same for all tags, with the best F1 on the held-out images.
 
-    `mean` says which F1: "photo" is the mean over images, "micro" that of all entries together, and "macro" that of the
-    means of precision and recall over tags, as the literature on annotation reports it. Cut-offs of a tag's own gained
-    next to nothing in any of them.
+    `mean` says which F1: "photo" is the mean over images, "micro" is F1 of all entries together, and "macro" is F1 of
+    the means of precision and recall over tags, as in the literature on annotation. A cut-off for each tag gained next
+    to nothing in any of them.
     """
     if not held.right.any():
-        return cutoff_at(NEVER, held.tag_counts.size)
-    levels = np.arange(LEAST_CHANCE, 1, 0.02)
-    best = max(levels, key=lambda level: f1_score(held, held.chances >= level, mean))
-    return cutoff_at(best, held.tag_counts.size)
+        return np.full(held.tag_counts.size, np.inf)
+    best = max(np.arange(MIN_CUTOFF, 1, 0.02), key=lambda level: f1_score(held, held.chances >= level, mean))
+    return np.full(held.tag_counts.size, best)
 
 
 def f1_score(held: HeldOutChances, given: NDArray[np.bool_], mean: str) -> float:
-    """Return F1 of the held-out entries that are given, by a mean of `cutoff_of_best_f1`."""
+    """Return F1 if the held-out entries in `given` are given, by a mean of `cutoff_of_best_f1`."""
     right = given & held.right
     if mean == "micro":
         return float(2 * right.sum() / (given.sum() + held.tag_counts.sum()))
@@ -96,11 +85,11 @@ def f1_score(held: HeldOutChances, given: NDArray[np.bool_], mean: str) -> float
 
 
 def expected_f1_cutoff(confidences: Any) -> int:
-    """Return how many of the first entries have the largest expected F1: 0 where none has a chance.
+    """Return the number of first entries of a ranking with the highest expected F1, 0 if no entry has a confidence.
 
-    `confidences`, (n,), are chances that the entries of a ranking are relevant, best first; the smallest such rank is
-    returned. Of the first k, ``Σ_{i ≤ k} P_i`` are expected to be relevant, and ``Σ_i P_i`` of all; so F1 is about
-    ``2 Σ_{i ≤ k} P_i / (k + Σ_i P_i)``, and the confidence at the cut about half of the best F1.
+    `confidences`, shape (n,), are the probabilities that the entries are relevant, best first; of equal F1, the smaller
+    number is returned. Of the first k entries ``Σ_{i ≤ k} P_i`` are expected to be relevant, and ``Σ_i P_i`` of all, so
+    F1 is about ``2 Σ_{i ≤ k} P_i / (k + Σ_i P_i)``, and the confidence at the cut-off about half of the best F1.
 
     References
     ----------

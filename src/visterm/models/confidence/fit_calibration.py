@@ -14,34 +14,33 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.metrics.significance import upper_share
-from visterm.models.confidence.calibration import Calibration, Curve, Doubles, HeldOutChances, log_sigmoid
+from visterm.models.confidence.calibration import Calibration, Curve, Doubles, HeldOutChances, log_sigmoid, sigmoid
 
-MIN_IMAGES = 20  # Of fewer held-out images with tags nothing is learned about chances
-PRIOR = 30.0
-"""How firmly a tag holds to what all tags share: of 1, 3, 10 and 30, the smallest error on validation rows."""
+MIN_IMAGES = 20  # Minimum number of held-out images with tags
+PRIOR = 30.0  # Penalty on the shift of a tag's line: of 1, 3, 10 and 30, the smallest error on validation rows
 
-MAX_CASES = 2**18  # Scores that lines are fitted to; past these, of absent tags a sample that weighs as much as all
+MAX_CASES = 2**18  # Maximum number of scores to fit lines on; absent tags are sampled, and weighted to count as all
 N_FOLDS = 5
-MAX_SUBSETS, N_QUERIES, QUERY_IMAGES = 2**14, 300, 1000  # Of searches by several words
-TOGETHER = 0.45  # λ of libraries without images of two tags; about what is found on drawn libraries and Corel5k
-NEVER = 1e-12
-LEAST_ODDS = -5.0  # Where the curve begins: smaller odds say nothing of the confidences at which tags are given
+MAX_SUBSETS, N_QUERIES, QUERY_IMAGES = 2**14, 300, 1000  # Limits for the searches to which λ is fitted
+TOGETHER = 0.45  # λ of libraries without images with two tags; about what is fitted on drawn libraries and Corel5k
+EPSILON = 1e-12
+MIN_LOG_ODDS = -5.0  # First knot of the curve: lower log odds don't matter for the confidences at which tags are given
 N_KNOTS = 16
-N_STEPS = 2000
-TOP = 30  # Held-out entries above the last knot
-FIRMNESS = 10.0  # How firmly the curve holds to the slope 1, for each unit of log odds
-LEAST_SLOPE = 0.02  # Above 0, so that the order of chances stays
-FEWEST = 20  # Entries that can support a bound
-ROOM = 0.15  # Log odds below the bound from which on chances only come nearer to it
+N_BINS = 2000
+N_ABOVE_KNOTS = 30  # Number of held-out entries above the last knot
+SLOPE_PENALTY = 10.0  # Penalty on the curve's deviation from the slope 1, per unit of log odds
+MIN_SLOPE = 0.02  # Above 0, so that the curve keeps the order
+MIN_ENTRIES = 20  # Minimum number of entries that a bound, or a fit, is based on
+MARGIN = 0.15  # Log odds between the bound and the point where the curve starts to approach it
 MAX_STEPS = 50
-ENOUGH = 1e-6
-WRONG_WAY = 0.1  # Least slope of a tag's line beside that of all tags
-NEAR_ODDS = -3.0  # About 5 %: the rule of all tags is that of larger chances
-N_PASSES = 3  # Fits of the rule to what lies above that
+TOLERANCE = 1e-6
+MIN_RELATIVE_SLOPE = 0.1  # Minimum slope of a tag's line, as a share of that of all tags
+LIKELY_LOG_ODDS = -3.0  # About 5 %
+N_REFITS = 3  # Fits of the shared rule to entries above `LIKELY_LOG_ODDS`
 
 
 class Cases(NamedTuple):
-    """Entries of images and tags, each array of shape (n_cases,)."""
+    """Entries (image, tag) to fit on, each array of shape (n_cases,)."""
 
     scores: Doubles
     right: NDArray[np.bool_]  # Whether the image has the tag
@@ -50,21 +49,19 @@ class Cases(NamedTuple):
     tags: NDArray[np.int64]
 
     @classmethod
-    def of(cls, scores: NDArray[np.float32], given: sp.csr_array, free: Any, rng: np.random.Generator) -> Self:
-        """Take all entries of tags that images have and, of the others, as many as there is room for."""
-        has = (given.toarray() > 0).ravel()
-        present, absent = np.flatnonzero(has & free.ravel()), np.flatnonzero(~has & free.ravel())
-        n_drawn = min(absent.size, max(MAX_CASES - present.size, MAX_CASES // 2))
-        drawn = absent if n_drawn == absent.size else np.sort(rng.choice(absent, n_drawn, replace=False))
-        places = np.concatenate([present, drawn])
-        weights = np.repeat([1.0, absent.size / max(n_drawn, 1)], [present.size, n_drawn])
-        images, tags = np.divmod(places, scores.shape[1])
-        return cls(scores.ravel()[places].astype(np.float64), has[places], weights, images, tags)
+    def of(cls, scores: NDArray[np.float32], right: NDArray[np.bool_], is_open: Any, rng: np.random.Generator) -> Self:
+        """Take all entries of given tags, and a sample of the other open entries if there are too many."""
+        present, absent = np.flatnonzero(right), np.flatnonzero(~right & is_open)
+        n_sampled = min(absent.size, max(MAX_CASES - present.size, MAX_CASES // 2))
+        sample = absent if n_sampled == absent.size else np.sort(rng.choice(absent, n_sampled, replace=False))
+        entries = np.concatenate([present, sample])
+        weights = np.repeat([1.0, absent.size / max(n_sampled, 1)], [present.size, n_sampled])
+        images, tags = np.divmod(entries, scores.shape[1])
+        return cls(scores.ravel()[entries].astype(np.float64), right.ravel()[entries], weights, images, tags)
 
-    def some(self, kept: NDArray[np.bool_]) -> Cases:
-        """Return a part of the cases."""
-        arrays: list[Any] = [array[kept] for array in self]
-        return Cases(*arrays)
+    def where(self, mask: NDArray[np.bool_]) -> Cases:
+        """Return the cases of a mask of shape (n_cases,)."""
+        return Cases._make(array[mask] for array in self)
 
 
 def fit_calibration(
@@ -78,190 +75,183 @@ def fit_calibration(
     prior: float = PRIOR,
     seed: int = 0,
 ) -> Calibration | None:
-    """Find the confidences that make the tags of held-out images most likely; None if under 20 images have a tag.
+    """Fit confidences by maximum likelihood to the tags of held-out images; None if fewer than 20 have a tag.
 
-    First each tag gets a line from scores to log odds, by a rule that all tags share, in which the score, the tag's log
-    odds among the images learned from, and its number of images count (logistic regression on all chances, or on those
-    above 5 %, whichever has the smaller squared error). The
-    line is shifted as far as the tag's own held-out images say so. The model that is used has learned from all training
-    images, so its lines have the log odds among these. Tags that people left out count as absent, so confidences are
-    those of a tag being *given*.
+    Each tag has a line from scores to log odds. Its slope and offset follow a rule that all tags share, a logistic
+    regression on the score, the tag's log odds among the images learned from, and its number of images. The rule is
+    fitted to all entries or to those with a probability above 5 %, whichever has the smaller squared error. Then the
+    offset of each tag is shifted to fit its own held-out images. The model was trained on all training images, so the
+    final lines use the log odds among these. A confidence is the probability that a tag is *given*.
 
-    Then each fifth of the images gets log odds by lines shifted by the others, and a curve for all tags makes these
-    hold (a monotone spline). It stays below what the surest held-out entries support: the highest lower bound of the
-    share that is right among the n surest, for any n of 20 or more. These chances are kept, to choose cut-offs by.
+    A curve for all tags, a monotone spline, corrects the log odds of lines that were shifted in a cross-fit of five
+    folds. It is bounded by what the most confident held-out entries support: the highest lower confidence limit of the
+    share of right entries among the first n, for any n of 20 or more. The results are kept to choose cut-offs.
 
-    `scores`, (n_held_out, n_tags), are of images that were not learned from, and `Y`, of that shape, is above 0 where a
-    tag was given. `others`, (n_images, n_tags), are the tags of the images learned from, and `counts`, (n_tags,), all
-    training images of each tag (None: those of `others`). Where `known`, shaped as `scores`, is above 0, an image known
-    by number is known to have a tag, and the entry is left out. `raised` makes of chances of all tags those that images
-    are tagged by, where a tree adds what lies under a tag; cut-offs are chosen by these. `prior`, above 0, says how
-    firmly a tag holds to the rule of all; `seed` is that of the samples, where there is much, and of the fifths.
+    `scores` and `Y`, shape (n_held_out, n_tags), are of images that the scores' model was not trained on; `Y` is above
+    0 where a tag was given. `others`, shape (n_images, n_tags), are the tags that it was trained on, and `counts`,
+    shape (n_tags,), the numbers of all training images of each tag (None: those of `others`). Entries in which `known`,
+    shape (n_held_out, n_tags), is above 0 are left out: known tags of images known by number. `raised` maps confidences
+    of all tags to those by which images are tagged in a tree of tags. `prior` is the penalty on a tag's shift, above 0.
 
     References
     ----------
     Platt: Probabilistic outputs for support vector machines. Advances in Large Margin Classifiers, 1999.
     """
     given, others = as_csr(as_csr(Y) > 0), as_csr(as_csr(others) > 0)
-    n_tagged = int((np.diff(given.indptr) > 0).sum())
-    if n_tagged < MIN_IMAGES or given.nnz == given.shape[0] * given.shape[1]:
+    if np.count_nonzero(np.diff(given.indptr)) < MIN_IMAGES or given.nnz == given.shape[0] * given.shape[1]:
         return None
     rng = np.random.default_rng(seed)
-    free = np.ones(given.shape, np.bool_) if known is None else as_csr(known).toarray() <= 0
-    n, n_given = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
+    is_open = np.ones(given.shape, np.bool_) if known is None else as_csr(known).toarray() <= 0
+    n_learned, n_given = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
     counts = n_given if counts is None else np.asarray(counts)
-    n_training = n * counts.sum() / max(n_given.sum(), 1)
-    log_odds, final = (_log_odds(counts, n_training) for counts, n_training in ((n_given, n), (counts, n_training)))
-    of_tags = np.stack([log_odds, np.log1p(counts)])
-    cases = Cases.of(scores, given, free, rng)
-    folds, right = rng.permutation(len(scores)) % N_FOLDS, (given.toarray() > 0) & free
+    tag_log_odds, log_counts = _tag_log_odds(n_given, n_learned), np.log1p(counts).astype(np.float64)
+    final_log_odds = _tag_log_odds(counts, n_learned * counts.sum() / max(n_given.sum(), 1))
+    right = (given.toarray() > 0) & is_open
+    cases, folds = Cases.of(scores, right, is_open, rng), rng.permutation(len(scores)) % N_FOLDS
     fits = []
-    for n_passes in (0, N_PASSES):
-        slope, common, share, near = _rule(cases, of_tags, n_passes)
-        odds = np.full(scores.shape, -np.inf)
+    for n_refits in (0, N_REFITS):
+        slope, offset, weight, fitted_cases = _shared_rule(cases, tag_log_odds, log_counts, n_refits)
+        log_odds = np.full(scores.shape, -np.inf)
         for fold in range(N_FOLDS):
-            part = near.some(folds[near.images] != fold)
-            odds[folds == fold] = slope * scores[folds == fold] + _shifted(part, slope, common, prior)
-        odds[~free] = -np.inf
-        curve = fit_curve(odds.ravel(), right.ravel())
-        error = float(np.mean((np.exp(log_sigmoid(curve(odds))) - right) ** 2))
-        fits.append((error, (slope, _shifted(near, slope, common, prior), share, odds, curve)))
-    slope, offset, share, odds, curve = min(fits, key=itemgetter(0))[1]
-    chances = np.exp(log_sigmoid(curve(odds)))
-    held_out = HeldOutChances.of(chances if raised is None else raised(chances), right, counts)
-    plain = Calibration(slope, offset, TOGETHER, given.shape[0], curve, held_out)
-    together = _together(plain, scores, given, others, rng)
-    return plain._replace(offset=offset + share * (final - log_odds), together=together)
+            other_folds = fitted_cases.where(folds[fitted_cases.images] != fold)
+            log_odds[folds == fold] = slope * scores[folds == fold] + _shifted(other_folds, slope, offset, prior)
+        log_odds[~is_open] = -np.inf
+        curve = fit_curve(log_odds.ravel(), right.ravel())
+        confidences = sigmoid(curve(log_odds))
+        shifted_offset = _shifted(fitted_cases, slope, offset, prior)
+        calibration = Calibration(slope, shifted_offset, TOGETHER, given.shape[0], curve)
+        fits.append((float(np.mean((confidences - right) ** 2)), weight, confidences, calibration))
+    _, weight, confidences, calibration = min(fits, key=itemgetter(0))
+    held_out = HeldOutChances.of(confidences if raised is None else raised(confidences), right, counts)
+    together = _fit_together(calibration, scores, given, others, rng)
+    offset = calibration.offset + weight * (final_log_odds - tag_log_odds)
+    return calibration._replace(offset=offset, together=together, held_out=held_out)
 
 
-def _log_odds(counts: Any, n_images: float) -> Doubles:
-    odds: Doubles = np.log((counts + 0.5) / (n_images - counts + 0.5))
-    return odds
+def _tag_log_odds(counts: Any, n_images: float) -> Any:
+    return np.log((counts + 0.5) / (n_images - counts + 0.5))
 
 
-def _rule(cases: Cases, of_tags: Doubles, n_passes: int) -> tuple[Doubles, Doubles, float, Cases]:
-    """Fit the rule that all tags share, on scores brought to mean 0 and deviation 1.
+def _shared_rule(
+    cases: Cases, tag_log_odds: Doubles, log_counts: Doubles, n_refits: int
+) -> tuple[Doubles, Doubles, float, Cases]:
+    """Return slopes and offsets of all tags by a shared rule, the weight of tags' log odds, and the fitted cases.
 
-    Returns slopes and offsets of tags, how far a tag's log odds count in these, and the cases that it was fitted to.
-    `of_tags`, (2, n_tags), are log odds of tags and logs of their numbers of images. Then `n_passes` times it is fitted
-    again, to the cases that it gives chances above 5 %: the many others may tilt it, and reorder the surest.
+    The rule is refitted `n_refits` times to the cases with a probability above 5 %: the many others may distort it, and
+    change the order of the most confident ones.
     """
     from sklearn.linear_model import LogisticRegression
 
-    tags = cases.tags
+    def fit(mask: NDArray[np.bool_]) -> Any:
+        rule = LogisticRegression(max_iter=1000)
+        return rule.fit(features[mask], cases.right[mask], sample_weight=cases.weights[mask])
+
     mean = float(np.average(cases.scores, weights=cases.weights))
     deviation = float(np.sqrt(np.average((cases.scores - mean) ** 2, weights=cases.weights))) or 1.0
-    votes = (cases.scores - mean) / deviation
-    log_odds, photos = of_tags
-    photos = photos - photos[tags[cases.right]].mean()
-    features = np.stack([votes, log_odds[tags], votes * photos[tags]], axis=1)
-    near, rule = np.ones(votes.size, np.bool_), LogisticRegression(max_iter=1000)
-    rule.fit(features, cases.right, sample_weight=cases.weights)
-    if rule.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
+    z_scores, tags = (cases.scores - mean) / deviation, cases.tags
+    log_counts = log_counts - log_counts[tags[cases.right]].mean()
+    features = np.stack([z_scores, tag_log_odds[tags], z_scores * log_counts[tags]], axis=1)
+    fitted = np.ones(tags.size, np.bool_)
+    rule = fit(fitted)
+    if rule.coef_[0, 0] < 0:  # scores in the wrong order contain no information
         features[:, [0, 2]] = 0.0
-        rule.fit(features, cases.right, sample_weight=cases.weights)
-    for _ in range(n_passes):
-        above = rule.decision_function(features) > NEAR_ODDS
-        n_right = int(cases.right[above].sum())
-        if min(n_right, int(above.sum()) - n_right) < FEWEST:
+        rule = fit(fitted)
+    for _ in range(n_refits):
+        is_likely = rule.decision_function(features) > LIKELY_LOG_ODDS
+        n_right = int(cases.right[is_likely].sum())
+        if min(n_right, int(is_likely.sum()) - n_right) < MIN_ENTRIES or (refitted := fit(is_likely)).coef_[0, 0] < 0:
             break
-        better = LogisticRegression(max_iter=1000)
-        better.fit(features[above], cases.right[above], sample_weight=cases.weights[above])
-        if better.coef_[0, 0] < 0:
-            break
-        near, rule = above, better
+        fitted, rule = is_likely, refitted
 
-    common, share, more = rule.coef_[0]
-    slope = np.maximum(common + more * photos, WRONG_WAY * common) / deviation
-    return slope, rule.intercept_[0] + share * log_odds - slope * mean, float(share), cases.some(near)
+    common, weight, count_weight = rule.coef_[0]
+    slope = np.maximum(common + count_weight * log_counts, MIN_RELATIVE_SLOPE * common) / deviation
+    return slope, rule.intercept_[0] + weight * tag_log_odds - slope * mean, float(weight), cases.where(fitted)
 
 
 def _shifted(cases: Cases, slope: Doubles, common: Doubles, prior: float) -> Doubles:
-    """Return the offset of each tag, as far from the common one as its cases say, by Newton's method."""
+    """Return the offset of each tag, shifted from the `common` one to fit its cases, by Newton's method."""
     tags, offset = cases.tags, common
     for _ in range(MAX_STEPS):
-        P = np.exp(log_sigmoid(slope[tags] * cases.scores + offset[tags]))
-        down = np.bincount(tags, cases.weights * (P - cases.right), common.size) + prior * (offset - common)
-        step = down / (np.bincount(tags, cases.weights * P * (1 - P), common.size) + prior)
+        P = sigmoid(slope[tags] * cases.scores + offset[tags])
+        gradient = np.bincount(tags, cases.weights * (P - cases.right), common.size) + prior * (offset - common)
+        step = gradient / (np.bincount(tags, cases.weights * P * (1 - P), common.size) + prior)
         offset = offset - np.clip(step, -1, 1)
-        if np.abs(step).max() < ENOUGH:
+        if np.abs(step).max() < TOLERANCE:
             break
     return offset
 
 
-def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
-    """Find the curve that makes what is right most likely, and how high it may go.
+def fit_curve(log_odds: Doubles, right: NDArray[np.bool_]) -> Curve:
+    """Fit the curve by maximum likelihood, and find its bound.
 
-    `odds`, float64 of shape (n,), are log odds of entries, by lines that were not fitted on them; `right`, bool, says
-    which are right.
+    `log_odds`, float64 of shape (n,), are of entries that the lines were not fitted on; `right` says which are right.
     """
     from scipy.optimize import minimize
 
-    some = odds > LEAST_ODDS
-    order = np.argsort(-odds[some], kind="stable")
-    x, hits = odds[some][order], np.cumsum(right[some][order])
-    if x.size < FEWEST:
+    is_relevant = log_odds > MIN_LOG_ODDS
+    order = np.argsort(-log_odds[is_relevant], kind="stable")
+    x, n_right = log_odds[is_relevant][order], np.cumsum(right[is_relevant][order])
+    if x.size < MIN_ENTRIES:
         return Curve(np.zeros(1), np.zeros(1), 1.0, 1.0, 0)
-    n = np.arange(FEWEST, x.size + 1)
-    lower = 1 - upper_share(n - hits[FEWEST - 1 :], n)
-    best = int(np.argmax(lower))
+    n = np.arange(MIN_ENTRIES, x.size + 1)
+    lower_limits = 1 - upper_share(n - n_right[MIN_ENTRIES - 1 :], n)
+    best = int(np.argmax(lower_limits))
 
-    ends = np.unique(np.geomspace(1, x.size, N_STEPS).astype(np.int64))  # of steps; the surest ones are one by one
-    sizes, n_right = np.diff(ends, prepend=0), np.diff(hits[ends - 1], prepend=0)
-    middles = np.diff(np.cumsum(x)[ends - 1], prepend=0) / sizes
-    known = np.cumsum(n_right[::-1])  # knots part what is right into equal parts
-    knots = np.interp(np.arange(1, N_KNOTS) / N_KNOTS * known[-1], known, middles[::-1])
-    top = x[min(TOP, x.size - 1)]
-    knots = np.concatenate([[LEAST_ODDS], knots[knots < top - ROOM], [max(top, LEAST_ODDS + ROOM)]])
-    knots = knots[np.append(True, np.diff(knots) > ENOUGH)]
+    ends = np.unique(np.geomspace(1, x.size, N_BINS).astype(np.int64))  # the highest log odds have bins of their own
+    sizes, hits = np.diff(ends, prepend=0), np.diff(n_right[ends - 1], prepend=0)
+    means = np.diff(np.cumsum(x)[ends - 1], prepend=0) / sizes
+    hits_below = np.cumsum(hits[::-1])  # the same number of right entries is between two knots
+    knots = np.interp(np.arange(1, N_KNOTS) / N_KNOTS * hits_below[-1], hits_below, means[::-1])
+    top = x[min(N_ABOVE_KNOTS, x.size - 1)]
+    knots = np.concatenate([[MIN_LOG_ODDS], knots[knots < top - MARGIN], [max(top, MIN_LOG_ODDS + MARGIN)]])
+    knots = knots[np.append(True, np.diff(knots) > TOLERANCE)]
     widths = np.append(np.diff(knots), np.inf)
-    features = np.concatenate([np.ones((1, middles.size)), np.clip(middles - knots[:, None], 0, widths[:, None])])
-    start = np.concatenate([[LEAST_ODDS], np.ones(knots.size)])
-    firmness = FIRMNESS * np.append(0.0, np.minimum(widths, 1.0))
+    features = np.concatenate([np.ones((1, means.size)), np.clip(means - knots[:, None], 0, widths[:, None])])
+    start = np.concatenate([[MIN_LOG_ODDS], np.ones(knots.size)])
+    penalty = SLOPE_PENALTY * np.append(0.0, np.minimum(widths, 1.0))
 
-    def loss(values: Doubles) -> tuple[float, Doubles]:
-        line, away = values @ features, values - start
-        errors = sizes * np.exp(log_sigmoid(line)) - n_right
-        total = sizes @ np.logaddexp(0, line) - n_right @ line + firmness @ away**2 / 2
-        return float(total), features @ errors + firmness * away
+    def loss(coef: Doubles) -> tuple[float, Doubles]:
+        line, change = coef @ features, coef - start
+        total = sizes @ np.logaddexp(0, line) - hits @ line + penalty @ change**2 / 2
+        return float(total), features @ (sizes * sigmoid(line) - hits) + penalty * change
 
-    limits = [(None, None)] + [(LEAST_SLOPE, None)] * knots.size
+    limits = [(None, None)] + [(MIN_SLOPE, None)] * knots.size
     first, *slopes = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
     values = first + np.concatenate([[0.0], np.cumsum(np.array(slopes[:-1]) * np.diff(knots))])
-    share = float(lower[best]) + NEVER
-    bound = max(float(np.log(share) - np.log1p(-share)), first + 2 * ROOM)
-    cap = bound - ROOM
-    below = values < cap - ENOUGH
-    end = knots[below][-1] + (cap - values[below][-1]) / slopes[int(below.sum()) - 1]
-    return Curve(np.append(knots[below], end), np.append(values[below], cap), float(slopes[0]), bound, FEWEST + best)
+    share = float(lower_limits[best]) + EPSILON
+    bound = max(float(np.log(share) - np.log1p(-share)), first + 2 * MARGIN)
+    cap = bound - MARGIN
+    is_below = values < cap - TOLERANCE
+    last_knot = knots[is_below][-1] + (cap - values[is_below][-1]) / slopes[int(is_below.sum()) - 1]
+    knots, values = (np.append(part[is_below], end) for part, end in ((knots, last_knot), (values, cap)))
+    return Curve(knots, values, float(slopes[0]), bound, MIN_ENTRIES + best)
 
 
-def _together(
-    plain: Calibration, scores: NDArray[np.float32], given: sp.csr_array, others: sp.csr_array, rng: np.random.Generator
+def _fit_together(
+    calibration: Calibration, scores: NDArray[np.float32], given: sp.csr_array, others: sp.csr_array, rng: Any
 ) -> float:
-    """Find λ by searches for two and three tags that an image learned from has, whether a held-out one has them or not.
+    """Fit λ to searches for two or three tags of an image that was learned from; no held-out image may have them all.
 
-    Made from held-out images, each search would have an answer among them, and confidences would be too large.
+    Searches for the tags of held-out images would always have an answer, and their confidences would be too high.
     """
-    made = queries_of_tags(others, max_words=3, max_subsets=MAX_SUBSETS, random_state=rng)
-    several = np.flatnonzero(made.n_words > 1)
-    if several.size == 0:
-        return plain.together
-    shares = made.n_relevant[several] / made.n_relevant[several].sum()
-    words = made.words[np.sort(rng.choice(several, min(N_QUERIES, several.size), replace=False, p=shares))]
+    from scipy.optimize import minimize_scalar
+
+    sampled = queries_of_tags(others, max_words=3, max_subsets=MAX_SUBSETS, random_state=rng)
+    multiword = np.flatnonzero(sampled.n_words > 1)
+    if multiword.size == 0:
+        return TOGETHER
+    shares = sampled.n_relevant[multiword] / sampled.n_relevant[multiword].sum()
+    words = sampled.words[np.sort(rng.choice(multiword, min(N_QUERIES, multiword.size), replace=False, p=shares))]
     images = np.sort(rng.permutation(len(scores))[:QUERY_IMAGES])
     right = relevant_images(words, given[images]).toarray() > 0
     if not right.any():
-        return plain.together
-    logs = log_sigmoid(plain.odds(scores[images]))
-    queries = [words.indices[start:stop] for start, stop in pairwise(words.indptr)]
-    product = np.stack([logs[:, tags].sum(axis=1) for tags in queries])
-    least = np.stack([logs[:, tags].min(axis=1) for tags in queries])
+        return TOGETHER
+    logs = log_sigmoid(calibration.log_odds(scores[images]))
+    logs_of_queries = [logs[:, words.indices[start:stop]] for start, stop in pairwise(words.indptr)]
+    product, minimum = (np.stack([f(part, axis=1) for part in logs_of_queries]) for f in (np.sum, np.min))
 
     def loss(together: float) -> float:
-        log_p = (1 - together) * product + together * least
-        return float(-np.where(right, log_p, np.log(np.maximum(-np.expm1(log_p), NEVER))).mean())
-
-    from scipy.optimize import minimize_scalar
+        log_p = (1 - together) * product + together * minimum
+        return float(-np.where(right, log_p, np.log(np.maximum(-np.expm1(log_p), EPSILON))).mean())
 
     return float(minimize_scalar(loss, bounds=(0, 1), method="bounded").x)

@@ -147,7 +147,7 @@ def no_label_warning(tagger: Tagger, precision: float) -> tuple[str | float, ...
     if tagger.calibration is None:
         return ("PhotoPrism got no label for a photo: none of its best tags has a photo that the run learned from.",)
     cutoff = cutoff_of(tagger.calibration, precision=precision)
-    n_tags = 0 if cutoff is None else int(np.isfinite(cutoff.least).sum())
+    n_tags = 0 if cutoff is None else int(np.isfinite(cutoff).sum())
     start, fix = "PhotoPrism got no label for a photo: ", "For more labels, set a lower ?precision= in the Uri."
     if not n_tags:
         return f"{start}no tag of the run reaches precision %g on held-out photos. {fix} Or tag more photos.", precision
