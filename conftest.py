@@ -217,13 +217,13 @@ def ray_store() -> Iterator[str]:
 def ray_engine(held_engine: ExitStack, ray_store: str) -> Iterator[Any]:
     """A Ray engine of two workers: one for all tests of this process, as starting one takes long."""
     from object_stores import named_server
-    from visterm.cluster import load_ray, running_engine
+    from visterm.cluster import load_ray, running_cluster
 
     if not load_ray().is_initialized():
         held_engine.close()
         with named_server(ray_store):
-            held_engine.enter_context(running_engine("local", 2))
-    with running_engine("local", 2) as reached:
+            held_engine.enter_context(running_cluster("local", 2))
+    with running_cluster("local", 2) as reached:
         yield reached
 
 

@@ -86,7 +86,7 @@ def test_a_worker_that_does_not_see_the_photos_or_the_run_says_so(library, tmp_p
     job = AnnotateJob(None, str(library / "run"), TagsWanted(), None, str(library), [], first)
     assert len(job.begin(Team(1), SILENT)(first)) == 1
     with pytest.raises(StorageError, match=r"finds nothing at .*/photos/00.png.*share"):
-        replace(job, here=str(tmp_path)).begin(Team(1), SILENT)
+        replace(job, current_folder=str(tmp_path)).begin(Team(1), SILENT)
     with pytest.raises(StorageError, match="finds nothing at /nowhere"):
         replace(job, run="/nowhere").begin(Team(1), SILENT)
 

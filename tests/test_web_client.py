@@ -188,4 +188,4 @@ def test_no_text_takes_long_to_be_searched_for_a_secret(text):
 def test_a_key_that_comes_back_in_escapes_is_no_value():
     server = JsonServer("Immich", "http://host", "a-key-of-20-letters/", {})
     answer = ServerAnswer(200, rb'{"tag": "\u0061-key-of-20-letters\/", "\ud800": ["a\/b"]}', secrets=(server.key,))
-    assert server.parsed(answer, "GET /x") == {"tag": "(secret)", "\ufffd": ["a/b"]}
+    assert server.parse(answer, "GET /x") == {"tag": "(secret)", "\ufffd": ["a/b"]}
