@@ -164,6 +164,18 @@ def test_copies_that_are_judged_in_place_of_a_model_score_with_the_settings_that
         assert [getattr(copy, setting) for setting in chosen] == [getattr(fitted, f"{setting}_") for setting in chosen]
 
 
+def test_a_copy_of_a_blend_keeps_its_weights_its_lift_and_the_offsets_of_tags():
+    corpus = plant_corpus(n_train=240, n_test=20, n_tags=12, random_state=5)
+    candidates = [("knn", {}), ("ridge", {}), ("wsabie", {"dim": 8, "epochs": 10})]
+    blend = MODELS.create("auto", candidates=candidates, lift=None, n_jobs=1).fit(corpus.X_train, corpus.Y_train)
+    blend._centre = 0.5  # as if it were chosen with the lift
+    copy = unfitted(blend).fit(corpus.X_train[:180], corpus.Y_train[:180])
+    used = np.flatnonzero(blend.weights_)
+    assert [type(member) for member in copy.members_] == [type(blend.members_[m]) for m in used]
+    np.testing.assert_allclose(copy.weights_, blend.weights_[used])
+    assert (copy.lift_, copy._centre) == (blend.lift_, 0.5)
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [

@@ -269,5 +269,5 @@ def test_what_people_said_of_a_tag_is_the_same_array_until_they_say_more(both):
     exact.stored.tags.give(free, ["tag2"], "person")
     first, second = said(["tag1"]), said(["tag2"])
     assert first is before[0]
-    assert free in second.has
-    assert free not in before[1].has
+    assert free in second.tagged
+    assert free not in before[1].tagged

@@ -227,7 +227,7 @@ def test_a_folder_of_texts_has_one_for_each_image(images):
         TagRecord("deep/down/4.jpg", ["cave"], [], None),
     ]
     assert found.remarks == ["Left out: 1 text of no image, such as 'read me.txt'."]
-    assert found.untagged == f"without a .txt in {texts}"
+    assert found.untagged_reason == f"without a .txt in {texts}"
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,7 @@ def unfitted(model: Annotator) -> Any:
     copy.set_params(**{name: value for name, value in chosen.items() if isinstance(value, int | float) and value})
     if hasattr(model, "candidates"):
         members = zip(model.members_, model.weights_, strict=True)
-        ranking = [unfitted(member) for member, weight in members if weight]
-        copy.set_params(candidates=ranking, budget=None, explainable=False)
+        copy.keep_members(model, [unfitted(member) for member, weight in members if weight])
     elif hasattr(model, "weights") and hasattr(model, "members"):
         copy.set_params(weights=model.weights_.tolist())
     return copy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,6 +62,8 @@ ALONE_REASON = "alone: there are no images to judge by"
 # Keys: whether a model has weight, and whether it is kept
 REASONS = {(True, True): "in the blend", (False, True): KEPT_REASON, (False, False): "adds nothing to the others"}
 
+Shares: TypeAlias = "dict[tuple[int, int], float]"  # (position among the candidates, block) -> weight
+
 
 class BlendWeights(NamedTuple):
     """The weights of a blend of trials."""
@@ -72,32 +74,53 @@ class BlendWeights(NamedTuple):
     tag_factors: NDArray[np.float64]  # shape (n_tags,): d
     tag_offsets: NDArray[np.float64]  # shape (n_tags,): b
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags): scores of the judged images; None without any
+    centre: float = 0.0  # c
 
 
-def blend(trials: Sequence[MemberTrial], Y: sp.csr_array, lift: float | None, *, in_folds: bool) -> BlendWeights:
+def blend(
+    trials: Sequence[MemberTrial],
+    Y: sp.csr_array,
+    lift: float | None,
+    *,
+    in_folds: bool,
+    given: tuple[Shares, float] | None = None,
+) -> BlendWeights:
     """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
     `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
-    to equal ones.
+    to equal ones. `given` are weights and a centre (of the offsets of tags) to take instead, with a `lift`.
     """
     n_tags = Y.shape[1]
     if not Y.shape[0]:
         trials[0].reason = ALONE_REASON
         return BlendWeights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
-    weighed = shortlist([trial for trial in trials if trial.scores is not None])
+    weighed = [trial for trial in trials if trial.scores is not None]
+    if given is None:
+        weighed = shortlist(weighed)
     scores = [trial.scores for trial in weighed if trial.scores is not None]
-    shares, value = best_mix(scores, Y, both_maps)
-    if in_folds:
-        shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
+    given_shares, centre = given or ({}, 0.0)
+    shares = np.array([given_shares.get((trial.position, trial.columns.block), 0.0) for trial in weighed])
+    if shares.any():
+        shares /= shares.sum()
     else:
-        shares = without_idlers(shares, value, scores, Y)
+        shares = _best_shares(weighed, scores, Y, in_folds=in_folds)
     blended = mixed(shares, scores)
-    lift, centre = best_shape(blended, Y) if lift is None else (float(lift), 0.0)
+    lift, centre = best_shape(blended, Y) if lift is None else (float(lift), centre)
     factors = rare_tag_boost(blended, lift)
     offsets = tag_offsets(blended, factors, centre)
     blended = factors.astype(np.float32) * blended + offsets.astype(np.float32)
     used = np.flatnonzero(shares > 0)
-    return BlendWeights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended)
+    return BlendWeights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended, centre)
+
+
+def _best_shares(
+    weighed: Sequence[MemberTrial], scores: Sequence[NDArray[np.float32]], Y: sp.csr_array, *, in_folds: bool
+) -> NDArray[np.float64]:
+    """Return the weights with the highest MAP on the judged images, drawn to equal ones where these are few."""
+    shares, value = best_mix(scores, Y, both_maps)
+    if in_folds:
+        return shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
+    return without_idlers(shares, value, scores, Y)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -305,7 +328,9 @@ class Auto(Blend):
         self.n_held_out_ = sum(split.judged.X.shape[0] for split in splits)
         trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
         lift = 0.0 if self.lift is None and splits[0].known is not None else self.lift
-        mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1)
+        given = vars(self).get("_given_weights")
+        mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1, given=given)
+        self._centre = mix.centre
         kept = spares(mix.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(mix.shares, (0, len(kept)))
         used = [*mix.used, *kept]
@@ -325,6 +350,20 @@ class Auto(Blend):
             }
             for trial in trials
         ]
+
+    def keep_members(self, fitted: Auto, members: Sequence[Annotator]) -> None:
+        """Take unfitted copies of the models that rank in another blend, with its weights and lift, for the next `fit`.
+
+        Copies for held-out scores need them: other weights would give their scores another spread.
+        """
+        used = np.flatnonzero(fitted.weights_ > 0)
+        blocks = fitted.columns_[used, 0].tolist()
+        self.candidates, self.budget, self.explainable = list(members), None, False
+        shares = {
+            (position, block): float(fitted.weights_[m])
+            for position, (m, block) in enumerate(zip(used, blocks, strict=True))
+        }
+        self.lift, self._given_weights = fitted.lift_, (shares, vars(fitted).get("_centre", 0.0))
 
     def _image_rows(self, X: Matrix) -> Matrix:
         members, read = self._ranking()

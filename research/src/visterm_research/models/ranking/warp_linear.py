@@ -75,9 +75,9 @@ class WarpLinear(LinearRanker):
     def _rate(self) -> float:
         return self.learning_rate
 
-    def _reached_growth(self, weights: Weights) -> float:
+    def _norm_growth(self, weights: Weights) -> float:
         longest = float(np.sqrt(np.einsum("rc,rc->r", weights[0], weights[0]).max()))
-        return max(1.0, longest / self.max_norm) if self.finds_length else 1.0
+        return max(1.0, longest / self.max_norm) if self.chooses_epochs else 1.0
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         V, n_tags = weights[0], len(weights[0])
