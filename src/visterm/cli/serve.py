@@ -14,6 +14,7 @@ from visterm.core.errors import UserError
 
 with imported_when_used():
     from visterm.connectors import keys
+    from visterm.library import info
     from visterm.web import app as web_app
     from visterm.web import security, server
     from visterm.web import workers as worker_processes
@@ -80,6 +81,8 @@ def serve(
             f"Serving {catalogue} at {address} ({processes}; Ctrl-C ends it; the API is described at "
             f"{address}/api/v1/docs)"
         )
+        if (line := info.encoder_advice(catalogue)) is not None:
+            say(line)
 
     if n_workers == 1:
         app = web_app.create_app(catalogue, access=access)
