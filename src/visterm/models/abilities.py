@@ -36,6 +36,14 @@ class AddsTags(Protocol):
 
 
 @runtime_checkable
+class FoldsIn(Protocol):
+    """Computes the row of an image known by number from its tags alone."""
+
+    def fold_in(self, Y: sp.csr_array) -> Matrix:
+        """Return the image rows of images with the tags `Y`, shape (n_images, n_tags), which may be new images."""
+
+
+@runtime_checkable
 class RelearnsTags(Protocol):
     """Relearns all tags quickly; image rows don't depend on what was learned."""
 

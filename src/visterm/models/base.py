@@ -62,6 +62,7 @@ class SideKnowledge:
         None  # float, shape (n_tags, width): vectors of the tags, zeros for a tag without a vector
     )
     blocks: Blocks | None = None
+    pair_weights: sp.csr_array | None = None  # float, shape (n_images, n_tags): weights above 0 of the given tags
 
 
 class Annotator(Estimator, ABC):
@@ -111,6 +112,9 @@ class Annotator(Estimator, ABC):
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Fields of `SideKnowledge` that the model uses. Each is also a setting, which has precedence if it is not None."""
+
+    uses_pair_weights: ClassVar[bool] = False
+    """Whether the model uses the field `pair_weights` of `SideKnowledge`; it is not a setting."""
 
     limits: ClassVar[dict[str, Limit]] = {}
     """Functions that check the values of settings; a model adds its own to those of its base classes."""
@@ -279,6 +283,12 @@ class Annotator(Estimator, ABC):
         """Return the value of a field of `SideKnowledge`: the setting or, if it is None, the value passed to `fit`."""
         setting = getattr(self, name)
         return getattr(self._side, name) if setting is None else setting
+
+    def weighted(self, Y: sp.csr_array) -> sp.csr_array:
+        """Return the given tags as 1, or as their `pair_weights`, float32, shape (n_images, n_tags)."""
+        given = sp.csr_array(Y > 0, dtype=np.float32)
+        weights = self._side.pair_weights
+        return given if weights is None else sp.csr_array(given.multiply(weights), dtype=np.float32)
 
     def check_settings(self) -> None:
         """Check the settings before any long work; call it first in a model's `_fit`."""

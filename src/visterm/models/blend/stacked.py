@@ -89,7 +89,7 @@ def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix])
     """
     rows: list[Any] = [member._image_rows(X) for member, X in zip(members, features, strict=True)]
     rows.append(np.ones((features[0].shape[0], 1), np.float32))
-    return _concatenated(rows)
+    return concatenated(rows)
 
 
 def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
@@ -104,10 +104,11 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
         V: Any = member._tag_rows()
         V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if V is None else V
         rows.append((V * np.float32(factor)).astype(np.float32))
-    return _concatenated([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
+    return concatenated([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
 
 
-def _concatenated(rows: list[Any]) -> Matrix:
+def concatenated(rows: Sequence[Any]) -> Matrix:
+    """Return rows side by side, float32; CSR if one of them is."""
     if any(sp.issparse(part) for part in rows):
         return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
     return np.ascontiguousarray(np.hstack(rows))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from visterm.core.checks import check_count, check_number, check_size, check_tags
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
@@ -59,7 +59,7 @@ class Ease(Ridge):
     inputs_ : ndarray of int64, shape (n_inputs,)
         The tags that predict, sorted.
     given_ : csr_array of float32, shape (n_images, n_inputs)
-        Whether the images have these tags.
+        1 if an image has these tags, or the weight of the pair.
     tag_rows_ : ndarray of float32, shape (n_tags, n_inputs)
         ``Bᵀ``. With features it is ``[w, b]``, without the two attributes above.
 
@@ -70,11 +70,19 @@ class Ease(Ridge):
 
     learned: ClassVar[dict[str, Kind]] = {
         "inputs_": Array("int64", ("n_inputs",), least=0, below="n_tags_", required=False),
-        "given_": Csr("float32", ("n_images", "n_inputs"), least=0, most=1, required=False),
+        "given_": Csr("float32", ("n_images", "n_inputs"), least=0, required=False),
         "tag_rows_": Array("float32", ("n_tags_", None), required=False),
     }
 
+    uses_pair_weights: ClassVar[bool] = True
+
     max_inputs: int = 10_000
+
+    def fold_in(self, Y: sp.csr_array) -> Matrix:
+        """Return the rows of images with the tags or weights `Y`: the columns of the tags that predict."""
+        if not hasattr(self, "given_"):
+            raise UserError("This model was fitted on features, so a row doesn't follow from tags.")
+        return sp.csr_array(Y[:, self.inputs_], dtype=np.float32)
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
         """Add tags, which the old tags predict; the rows of the old tags don't change.
@@ -104,7 +112,7 @@ class Ease(Ridge):
             super()._fit(X, Y, rng)
             return
         self.check_settings()
-        given = sp.csr_array(Y > 0, dtype=np.float32)
+        given = self.weighted(Y)
         counts = np.asarray(given.sum(axis=0))
         self.inputs_ = np.sort(np.argsort(-counts, kind="stable")[: self.max_inputs])
         self.given_ = sp.csr_array(given[:, self.inputs_])
