@@ -59,6 +59,9 @@ MODELS = Registry(
         _model("mlp", "mlp:Mlp", "neural network with one hidden layer, learned from all tags at once"),
         _model("ease", "linear.ease:Ease", "for images known by number: weights from tag to tag, in closed form"),
         _model(
+            "als", "linear.als:Als", "for images known by number: factors by alternating least squares", extra="als"
+        ),
+        _model(
             "text_ridge",
             "linear.text_ridge:TextRidge",
             "ridge that starts from text vectors: zero-shot at first, ridge with many photos",

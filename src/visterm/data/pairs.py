@@ -94,14 +94,14 @@ class Pairs:
         csr = as_csr(matrix)
         if not csr.nnz or csr.data.min() <= 0 or not np.isfinite(csr.data).all():
             raise DataError("The matrix of pairs needs finite values above 0, and at least one.")
-        names = []
+        names: list[NDArray[Any]] = []
         for given, length, kind in ((users, csr.shape[0], "users"), (items, csr.shape[1], "items")):
             array = np.arange(length) if given is None else np.asarray(given)
             if array.shape != (length,) or np.unique(array).size != length:
                 expected = f"{length:,} names, all different"
                 raise ShapeError(setting=kind, value=array.shape, expected=expected)
             names.append(array)
-        return cls(*names, csr, has_weights=bool((csr.data != 1).any()))
+        return cls(names[0], names[1], csr, has_weights=bool((csr.data != 1).any()))
 
     def changed(self, weights: sp.csr_array) -> Pairs:
         """Return the same users and items with other pairs."""
@@ -142,10 +142,13 @@ def _columns(source: Any, names: dict[str, str]) -> dict[str, NDArray[Any]]:
 
 
 def _numbered(column: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the distinct names, sorted, and the number of each row's name; anything but whole numbers is text."""
+    """Return the distinct names, sorted, and the number of each row's name; names are whole numbers or texts."""
     if column.dtype.kind == "f" and not (column == np.floor(column)).all():
         raise DataError(f"The column '{name}' has the number {column[column != np.floor(column)][0]}; expected names.")
-    column = column.astype(np.int64) if column.dtype.kind in "iuf" else column.astype(str)
+    is_number = column.dtype.kind in "iuf"
+    if not is_number and all(isinstance(cell, str) and cell.isdecimal() for cell in column.tolist()):
+        is_number = (column.astype(np.int64).astype(str) == column.astype(str)).all()  # "07" is a name
+    column = column.astype(np.int64) if is_number else column.astype(str)
     names, numbers = np.unique(column, return_inverse=True)
     return names, numbers.astype(np.int64)
 

@@ -16,7 +16,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.data.frames import Framed
-from visterm.data.pairs import Pairs, PairSource
+from visterm.data.pairs import Pairs, PairSource, positions_of
 from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.topk import top_k
 from visterm.metrics.report import measure
@@ -47,6 +47,7 @@ def evaluate_pairs(
     *,
     split: str = "leave-one-out",
     share: float = 0.2,
+    test: PairSource | None = None,
     metrics: Sequence[str] = ("recall@10", "ndcg@10", "mrr", "coverage@10", "popularity@10"),
     by: str = "user",
     random_state: int = 0,
@@ -69,6 +70,8 @@ def evaluate_pairs(
         ``"leave-one-out"``: a random pair of each user with two or more; ``"random"``: a `share` of the pairs;
         ``"temporal"``: the latest `share` of all pairs, by the column `time`.
     share : float
+    test : DataFrame, path, sparse matrix or Pairs, optional
+        Pairs of known users and items to hold out in place of a `split`; pairs that are also in `pairs` don't count.
     metrics : sequence of str
         ``recall@k``, ``precision@k``, ``ndcg@k``, ``mrr``, ``map``, ``auc``; ``coverage@k``, the share of items that
         are recommended to somebody; ``popularity@k``, the mean share of users that have a recommended item.
@@ -97,7 +100,10 @@ def evaluate_pairs(
     check_number(share, "share", above=0, below=1)
     names = {name: _checked(name) for name in metrics}
     read = Pairs.of(pairs, **columns)
-    train, held_out = _split(read, split, share, as_generator(random_state))
+    if test is None:
+        train, held_out = _split(read, split, share, as_generator(random_state))
+    else:
+        train, held_out = read, _only_test(read, Pairs.of(test, **columns))
     cases = _cases(train, held_out, by)
     entries = []
     progress.start("compare models", len(models))
@@ -150,6 +156,18 @@ def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> 
     if not held_out.nnz or not weights.nnz:
         raise DataError(f"There are {given.nnz:,} pairs, too few to hold some out and learn from the others.")
     return pairs.changed(weights), held_out
+
+
+def _only_test(train: Pairs, test: Pairs) -> sp.csr_array:
+    """Return the pairs of the test that are not learned, as a matrix of ones."""
+    users, items = positions_of(test.users, train.users, "user"), positions_of(test.items, train.items, "item")
+    entries = test.weights.tocoo()
+    ones = np.ones(entries.nnz, np.float32)
+    held_out = sp.csr_array((ones, (users[entries.row], items[entries.col])), shape=train.weights.shape)
+    held_out = as_csr(held_out - held_out.multiply(train.weights > 0))
+    if not held_out.nnz:
+        raise DataError("All pairs of the test are among those to learn from, so there is nothing to measure.")
+    return held_out
 
 
 def _cases(train: Pairs, held_out: sp.csr_array, by: str) -> _Cases:

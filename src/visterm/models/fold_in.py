@@ -30,8 +30,8 @@ def folded_rows(model: Annotator, Y: sp.csr_array, Y_fit: sp.csr_array) -> Matri
     """
     if hasattr(model, "members_"):
         blend: Any = model
-        rows = [folded_rows(member, Y, Y_fit) for member in blend._ranking()[0]]
-        return concatenated([*rows, np.ones((Y.shape[0], 1), np.float32)])
+        parts = [folded_rows(member, Y, Y_fit) for member in blend._ranking()[0]]
+        return concatenated([*parts, np.ones((Y.shape[0], 1), np.float32)])
     if isinstance(model, FoldsIn):
         return model.fold_in(Y)
     V = model._tag_rows()

@@ -135,7 +135,7 @@ class Recommender(Estimator):
         _check_uses(model, pairs, user_features, item_features)
         rows = identity_rows(pairs.users.size)
         if user_features is not None:
-            features = sp.csr_array(as_rows(user_features, "user_features"))  # type: ignore[arg-type]
+            features = sp.csr_array(as_rows(user_features, "user_features"))
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
         given = as_csr(pairs.weights > 0)
         side = SideKnowledge(word_vectors=item_features, pair_weights=pairs.weights if pairs.has_weights else None)
@@ -438,7 +438,8 @@ def _check_uses(model: Annotator, pairs: Pairs, user_features: object, item_feat
         if is_given and not is_used:
             raise UserError(
                 f"The model '{name}' doesn't use `{setting}`.",
-                setting=setting, advice=f"Leave it out, or choose another `model`: {others}.",
+                setting=setting,
+                advice=f"Leave it out (`matrix > 0` has no weights), or choose another `model`: {others}.",
             )  # fmt: skip
 
 
