@@ -1,6 +1,8 @@
 """Recommenders: pairs in, items out; folding in, adding items, splits and metrics."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -261,6 +263,15 @@ def test_scikit_learn_chooses_settings(ease):
     search = GridSearchCV(visterm.Recommender(model="ease"), grid, cv=2).fit(Y)
     assert search.best_params_["model_params"]["alpha"] == 10.0
     assert visterm.Recommender(model=Wsabie(dim=8)).fit(Y).run_.model.dim == 8
+
+
+def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[1] / "docs" / "recommenders.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 3
+    exec(compile("\n".join(blocks), "recommenders.md", "exec"), {})
+    assert (tmp_path / "top.jsonl").stat().st_size
 
 
 def test_the_command_line_learns_from_pairs(frame, tmp_path):
