@@ -7,6 +7,7 @@ from inspect import signature
 from typing import Any
 
 from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.estimator import clone
 from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import TableEntry
 from visterm.core.tables import ENCODERS, MODELS
@@ -24,13 +25,27 @@ DEVICE = "device"  # The setting for the device of networks
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
 
 
+def model_name(model: str | Annotator | None) -> str | None:
+    """Return the registered name of a model, which may be given by name."""
+    return MODELS.name_of(model) if isinstance(model, Annotator) else model
+
+
 def make_model(
-    name: str | None, params: Mapping[str, object], options: Mapping[str, object], *, by_number: bool = False
+    name: str | Annotator | None,
+    params: Mapping[str, object],
+    options: Mapping[str, object],
+    *,
+    by_number: bool = False,
 ) -> Annotator:
     """Make a model with the settings `params`, and with those of the settings `options` (seed, threads) that it has.
 
-    A name of None means the default model, which depends on `by_number`.
+    A name of None means the default model, which depends on `by_number`. A model is copied, unfitted, and keeps its
+    seed. Raises UserError for anything else, such as a class.
     """
+    if isinstance(name, Annotator):
+        return clone(name).set_params(**params)
+    if name is not None and not isinstance(name, str):
+        raise UserError(setting="model", value=name, expected="a name ('ridge'), or a model (visterm.models.Ridge())")
     name = name or (DEFAULT_BY_NUMBER if by_number else DEFAULT_MODEL)
     parameters = signature(MODELS.load(name)).parameters
     model: Annotator = MODELS.create(name, **{key: options[key] for key in options if key in parameters} | dict(params))
@@ -38,8 +53,8 @@ def make_model(
 
 
 def unfitted_parts(
-    encoder: str | None,
-    model: str | None,
+    encoder: str | AnyEncoder | None,
+    model: str | Annotator | None,
     encoder_params: Mapping[str, object],
     model_params: Mapping[str, object],
     *,
