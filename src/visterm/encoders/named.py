@@ -78,9 +78,7 @@ def make_encoder(
     Raises UnknownNameError for an unknown encoder or parameter; UserError if the encoder takes no argument.
     """
     if spec is not None and not isinstance(spec, str):
-        from visterm.encoders.contract import AnyEncoder
-
-        if not isinstance(spec, AnyEncoder):
+        if isinstance(spec, type) or not hasattr(spec, "encode"):
             expected = "a name ('visterms'), or an encoder (visterm.encoders.Visterms())"
             raise UserError(setting="encoder", value=spec, expected=expected)
         return clone(spec).set_params(**params)

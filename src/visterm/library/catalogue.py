@@ -117,6 +117,8 @@ class Catalogue(CatalogueReader):
             )
         return catalogue
 
+    open = load
+
     def __len__(self) -> int:
         """Return the number of searchable images."""
         return len(self.stored)

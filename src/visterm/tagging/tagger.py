@@ -131,7 +131,8 @@ class Tagger(TaggerEstimator):
 
         Raises UserError for parameters of the constructor, and for `out`: call `save` afterwards.
         """
-        for name, value in misplaced.items():
+        others: Mapping[str, object] = misplaced
+        for name, value in others.items():
             if name in _PART_FIELDS:
                 raise UserError(
                     f"`{name}` is not a setting of fit.",
@@ -428,7 +429,8 @@ def fit(
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     >>> visterm.fit(frame, model=visterm.models.Ridge(alpha=3))  # doctest: +SKIP
     """
-    for name, value in unknown_settings.items():
+    others: Mapping[str, object] = unknown_settings
+    for name, value in others.items():
         raise _unknown_setting(name, value)
     request = _request(
         images=images, tags=tags, encoder=encoder, model=model, encoder_params=encoder_params or {},
