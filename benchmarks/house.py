@@ -49,7 +49,7 @@ LIMITS = {
     "docstring lines a public function": Limit(2.49, 2.49),
     "blank lines a statement": Limit(0.274, 0.274),
     "commands": Limit(30, 25),
-    "options": Limit(279, 140),
+    "options": Limit(279, 150),
     "options of fit": Limit(40, 18),
     "settings": Limit(489, 250),
     "benchmark programs": Limit(60, 25),
