@@ -34,10 +34,8 @@ def backup(
     written = backups.back_up(catalogue, file, overwrite=options.may_replace(file, overwrite))
     if json:
         emit({"file": str(file), "images": written.images, "runs": written.runs, "bytes": written.bytes})
-    photos = count_of(written.images, "photo")
-    say(
-        f"Wrote {file}: {photos}, {count_of(written.runs, 'run')}, {written.bytes / 1e6:.1f} MB. Every file was checked."
-    )
+    size = f"{written.bytes / 1e6:.1f} MB. Every file was checked."
+    say(f"Wrote {file}: {count_of(written.images, 'photo')}, {count_of(written.runs, 'run')}, {size}")
 
 
 def restore(
@@ -51,12 +49,10 @@ def restore(
     """
     restored = backups.restore(file, catalogue, progress=Bars())
     if json:
-        emit(
-            {"catalogue": str(catalogue), "images": restored.images, "rows": restored.rows, "missing": restored.missing}
-        )
+        emit({"catalogue": str(catalogue), **restored._asdict()})
     say(f"Restored {catalogue}: {count_of(restored.images, 'photo')}, {count_of(restored.rows, 'row')} computed.")
     if restored.missing:
         say(
             f"{count_of(restored.missing, 'photo')} could not be read where they were. If they have moved: "
-            "visterm index CATALOGUE FOLDER"
+            f"visterm index {catalogue} FOLDER"
         )
