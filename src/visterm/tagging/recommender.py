@@ -34,7 +34,7 @@ from visterm.learning.part_settings import make_model
 from visterm.learning.run import Run
 from visterm.learning.validation import learn_by_number
 from visterm.metrics.report import measure
-from visterm.models.abilities import AddsTags
+from visterm.models.abilities import AddsTags, FoldsIn
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.blend.kept import tag_vectors
 from visterm.models.fold_in import folded_rows
@@ -236,11 +236,15 @@ class Recommender(Estimator):
         return n_users
 
     def similar_items(self, items: Sequence[Any] | None = None, k: int = 10) -> Recommendations:
-        """Return the items nearest to items (None: all) by the cosine of the model's vectors; `users` are items.
+        """Return the items most similar to items (None: all), which are the `users` of the result.
 
-        Raises UserError if an item is unknown, or the model has no vectors of items.
+        By the weights between items, if the model or a member of a blend has them (``ease``, ``knn``), or else by the
+        cosine of the items' vectors. Raises UserError if an item is unknown, or the model has neither.
         """
         check_fitted(self)
+        members = [self.run_.model, *getattr(self.run_.model, "members_", [])]
+        if (by_weights := next((member for member in members if isinstance(member, FoldsIn)), None)) is not None:
+            return _most_similar(by_weights, self.items_, items, k)
         vectors = tag_vectors(self.run_.model)
         if vectors is None:
             vectors = self.run_.model.query_rows(sp.eye_array(self.items_.size, format="csr", dtype=np.float32))
@@ -441,6 +445,21 @@ def _check_uses(model: Annotator, pairs: Pairs, user_features: object, item_feat
                 setting=setting,
                 advice=f"Leave it out (`matrix > 0` has no weights), or choose another `model`: {others}.",
             )  # fmt: skip
+
+
+def _most_similar(model: Any, names: NDArray[Any], wanted: Sequence[Any] | None, k: int) -> Recommendations:
+    """Return the `k` items with the highest scores for a user with only the wanted item."""
+    check_count(k, "k")
+    items = np.arange(names.size) if wanted is None else positions_of(wanted, names, "item")
+    k = min(k, names.size - 1)
+    ids, scores = np.empty((items.size, k), np.int64), np.empty((items.size, k), np.float32)
+    step = max(1, BLOCK_SCORES // names.size)
+    for start in range(0, items.size, step):
+        block = items[start : start + step]
+        rows = model._scores(model.fold_in(identity_rows(names.size)[block]))
+        rows[np.arange(block.size), block] = -np.inf
+        ids[start : start + step], scores[start : start + step] = top_k(rows, k)
+    return Recommendations(names[items], names[ids], scores)
 
 
 def _nearest(vectors: Any, names: NDArray[Any], wanted: Sequence[Any] | None, k: int, kind: str) -> Recommendations:
