@@ -59,7 +59,10 @@ MODELS = Registry(
         _model("mlp", "mlp:Mlp", "neural network with one hidden layer, learned from all tags at once"),
         _model("ease", "linear.ease:Ease", "for images known by number: weights from tag to tag, in closed form"),
         _model(
-            "als", "linear.als:Als", "for images known by number: factors by alternating least squares", extra="als"
+            "als",
+            "linear.als:Als",
+            "for images known by number: factors by alternating least squares",
+            extra="implicit",
         ),
         _model(
             "text_ridge",
