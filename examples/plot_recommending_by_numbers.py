@@ -29,7 +29,7 @@ for number in range(400):
 # A list of dicts is enough: a name, and what goes with it. ``new_only=True`` leaves out what a person has seen.
 
 rows = [{"image": person, "tags": watched} for person, watched in seen.items()]
-tagger = visterm.fit(rows, encoder="ids", model="wsabie", model_params={"dim": 16}, n_jobs=1)
+tagger = visterm.fit(rows, encoder="ids", n_jobs=1)
 popular = visterm.fit(rows, encoder="ids", model="prior")
 print(seen["person 7"])
 print([tag.tag for tag in tagger.annotate(["person 7"], k=5, new_only=True).images[0].tags])
@@ -39,7 +39,7 @@ print([tag.tag for tag in tagger.annotate(["person 7"], k=5, new_only=True).imag
 
 people = list(seen)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.3), layout="constrained", width_ratios=[2, 3])
-for name, recommender, colour in (("wsabie", tagger, "#0072B2"), ("most watched", popular, "#E69F00")):
+for name, recommender, colour in (("auto", tagger, "#0072B2"), ("most watched", popular, "#E69F00")):
     lists = recommender.annotate(people, k=10, new_only=True).images
     hits = np.array([[tag.tag in hidden[one.image] for tag in one.tags] for one in lists])
     left.plot(range(1, 11), hits.cumsum(axis=1).mean(axis=0) / 2, "o-", color=colour, label=name)

@@ -51,7 +51,7 @@ class FitRequest:
     """A name from ``visterm encoders``, with the encoder's argument after a colon (``"onnx:network.onnx"``).
     None: the first network that is on this machine, or else "visterms"; for features, the encoder that made them."""
     model: str | None = None
-    """A name from ``visterm models``. None: "auto", or "wsabie" for images known by number."""
+    """A name from ``visterm models``. None: "auto"."""
     encoder_params: Mapping[str, object] = field(default_factory=dict)
     """Settings of the encoder."""
     model_params: Mapping[str, object] = field(default_factory=dict)
