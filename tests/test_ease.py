@@ -114,3 +114,16 @@ def test_scores_without_one_tag_are_those_of_a_fit_without_it(max_inputs):
         gram = without[:, inputs].T @ without[:, inputs] + 3 * np.eye(inputs.size)
         expected[others] = known @ np.linalg.solve(gram, without[:, inputs].T @ without[:, others])
         np.testing.assert_allclose(row, expected, atol=1e-5)
+
+
+def test_an_image_has_the_same_scores_alone_and_among_many():
+    Y = drawn_tags()
+    Y[7] = 0  # no tags: nothing to predict from
+    model = Ease(alpha=5).fit(None, Y)
+    all_scores = model.decision_function(None)
+    np.testing.assert_array_equal(all_scores[7], 0)
+    np.testing.assert_array_equal(np.concatenate([block for _, block in model.score_blocks(None)]), all_scores)
+    eye = sp.eye_array(len(Y), format="csr", dtype=np.float32)
+    for image in (0, 7):
+        np.testing.assert_array_equal(model.decision_function(eye[[image]])[0], all_scores[image])
+        np.testing.assert_array_equal(model.annotate(eye[[image]], 5).ids[0], model.annotate(None, 5).ids[image])
