@@ -35,7 +35,7 @@ from visterm.models.blend.candidates import (
 )
 from visterm.models.blend.kept import explaining, what_to_do
 from visterm.models.blend.mixing import (
-    Measure,
+    MIN_WORTH,
     best_mix,
     best_shape,
     both_maps,
@@ -50,7 +50,15 @@ from visterm.models.blend.mixing import (
 from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights, row_factors, weighted_rows
 from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_images
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
+from visterm.models.blend.trials import (
+    KEPT_REASON,
+    MIN_PROBE_GAIN,
+    Budget,
+    MemberTrial,
+    shortlist,
+    spares,
+    try_candidates,
+)
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import HeldOutFit, OnEpoch, learns_from_kernel
 
@@ -85,13 +93,13 @@ def blend(
     *,
     in_folds: bool,
     given: tuple[Shares, float] | None = None,
-    measure: Measure = both_maps,
+    by_number: bool = False,
 ) -> BlendWeights:
     """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
     `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
-    to equal ones. The weights are the best ones by `measure`. `given` are weights and a centre (of the offsets of tags)
-    to take instead, with a `lift`.
+    to equal ones. Of images known `by_number`, only MAP over images counts. `given` are weights and a centre (of the
+    offsets of tags) to take instead, with a `lift`.
     """
     n_tags = Y.shape[1]
     if not Y.shape[0]:
@@ -106,11 +114,12 @@ def blend(
     if shares.any():
         shares /= shares.sum()
     else:
+        measure, worth = (image_map, MIN_PROBE_GAIN) if by_number else (both_maps, MIN_WORTH)
         shares, value = best_mix(scores, Y, measure)
         if in_folds:
             shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
         else:
-            shares = without_idlers(shares, value, scores, Y, measure)
+            shares = without_idlers(shares, value, scores, Y, measure, worth)
     blended = mixed(shares, scores)
     lift, centre = best_shape(blended, Y) if lift is None else (float(lift), centre)
     factors = rare_tag_boost(blended, lift)
@@ -326,8 +335,8 @@ class Auto(Blend):
         self.n_held_out_ = sum(split.judged.X.shape[0] for split in splits)
         trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
         by_number, given = splits[0].known is not None, vars(self).get("_given_weights")
-        lift, measure = (self.lift or 0.0, image_map) if by_number else (self.lift, both_maps)
-        mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1, given=given, measure=measure)
+        lift = 0.0 if by_number and self.lift is None else self.lift
+        mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1, given=given, by_number=by_number)
         self._centre = mix.centre
         kept = spares(mix.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(mix.shares, (0, len(kept)))

@@ -82,9 +82,14 @@ def best_mix(
 
 
 def without_idlers(
-    weights: NDArray[np.float64], value: float, scores: Sequence[Floats], Y: sp.csr_array, measure: Measure = both_maps
+    weights: NDArray[np.float64],
+    value: float,
+    scores: Sequence[Floats],
+    Y: sp.csr_array,
+    measure: Measure,
+    worth: float = MIN_WORTH,
 ) -> NDArray[np.float64]:
-    """Set weights to 0, one after the other, as long as the other members reach nearly `value` in a measure."""
+    """Set weights to 0, one after the other, as long as the other members reach `value` less `worth` in a measure."""
     while np.count_nonzero(weights) > 1:
         candidates = []
         for m in np.flatnonzero(weights):
@@ -92,7 +97,7 @@ def without_idlers(
             remaining /= remaining.sum()
             candidates.append((measure(mixed(remaining, scores), Y), remaining))
         remaining_value, remaining = max(candidates, key=lambda item: item[0])
-        if remaining_value < value - MIN_WORTH:
+        if remaining_value < value - worth:
             break
         weights = remaining
     return weights
