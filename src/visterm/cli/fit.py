@@ -180,7 +180,7 @@ def _fit_pairs(context: typer.Context, pairs: Path, out: Path | None) -> None:
     params, start = context.params, time.monotonic()
     overwrite = options.may_replace(out, params["overwrite"], "run")
     settings = options.settings(params["set_"], "--set")
-    model = params["model"] or part_settings.DEFAULT_BY_NUMBER
+    model = params["model"] or part_settings.DEFAULT_MODEL
     recommender = visterm.fit_pairs(pairs, model=model, model_params=settings, progress=Bars(lines=False))
     recommender.save(out, overwrite=overwrite)
     run = recommender.run_

@@ -99,8 +99,7 @@ EncoderSettings = Annotated[
     list[str] | None, model_option(help="A setting of the encoder, NAME=VALUE. Repeat for more.")
 ]
 ModelName = Annotated[
-    str | None,
-    model_option(help="A name from `visterm models` [default: auto; with ids wsabie].", autocompletion=model_names),
+    str | None, model_option(help="A name from `visterm models` [default: auto].", autocompletion=model_names)
 ]
 ModelSettings = Annotated[
     list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE. Repeat for more.")

@@ -17,9 +17,8 @@ from visterm.learning.learned import Learned
 from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
 
-DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
-"""On no data set, the best single model was clearly better than `auto` in MAP over images (docs/benchmarks.md). For
-images known only by number, `wsabie` can also learn new tags and more images, which `auto` cannot."""
+DEFAULT_MODEL = "auto"
+"""On no data set, the best single model was clearly better than `auto` in MAP over images (docs/benchmarks.md)."""
 
 DEVICE = "device"  # The setting for the device of networks
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
@@ -30,23 +29,17 @@ def model_name(model: str | Annotator | None) -> str | None:
     return MODELS.name_of(model) if isinstance(model, Annotator) else model
 
 
-def make_model(
-    name: str | Annotator | None,
-    params: Mapping[str, object],
-    options: Mapping[str, object],
-    *,
-    by_number: bool = False,
-) -> Annotator:
+def make_model(name: str | Annotator | None, params: Mapping[str, object], options: Mapping[str, object]) -> Annotator:
     """Make a model with the settings `params`, and with those of the settings `options` (seed, threads) that it has.
 
-    A name of None means the default model, which depends on `by_number`. A model is copied, unfitted, and keeps its
+    A name of None means the default model. A model is copied, unfitted, and keeps its
     seed. Raises UserError for anything else, such as a class.
     """
     if isinstance(name, Annotator):
         return clone(name).set_params(**params)
     if name is not None and not isinstance(name, str):
         raise UserError(setting="model", value=name, expected="a name ('ridge'), or a model (visterm.models.Ridge())")
-    name = name or (DEFAULT_BY_NUMBER if by_number else DEFAULT_MODEL)
+    name = name or DEFAULT_MODEL
     parameters = signature(MODELS.load(name)).parameters
     model: Annotator = MODELS.create(name, **{key: options[key] for key in options if key in parameters} | dict(params))
     return model
@@ -67,7 +60,7 @@ def unfitted_parts(
     """
     options = {"random_state": seed, "n_jobs": n_jobs}
     instance = make_encoder(encoder, encoder_params, options)
-    parts = Learned(encoder=instance, model=make_model(model, model_params, options, by_number=instance.by_number))
+    parts = Learned(encoder=instance, model=make_model(model, model_params, options))
     return parts, encoder is None and not encoder_params
 
 

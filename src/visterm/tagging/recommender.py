@@ -357,9 +357,7 @@ class Recommender(Estimator):
         params = dict(self.model_params or {})
         if isinstance(self.model, Annotator):
             return clone(self.model).set_params(**params)
-        return make_model(
-            self.model, params, {"random_state": self.random_state, "n_jobs": self.n_jobs}, by_number=True
-        )
+        return make_model(self.model, params, {"random_state": self.random_state, "n_jobs": self.n_jobs})
 
     def _set(self, run: Run, pairs: Pairs, rows: Matrix, *, are_folded: bool = False) -> None:
         """Set what was learned, and the users' feature rows, or their rows in the model's space if `are_folded`."""
