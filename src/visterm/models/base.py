@@ -220,7 +220,7 @@ class Annotator(Estimator, ABC):
             if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without storing all scores
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
-            block_size = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+            block_size = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))
             for offset in range(0, U.shape[0], block_size):
                 block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
                 ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size]), k)
@@ -383,7 +383,7 @@ class Annotator(Estimator, ABC):
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the same as `score_blocks`, for features that are already checked."""
-        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+        step = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))  # 0 tags: see `TextRidge.without_tags`
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))
             yield rows, self._scores(self._image_rows(X[rows]))
