@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -127,16 +127,14 @@ def _catalogue_of(photos: Path, out: Path | None) -> Path:
 @contextmanager
 def _watching(catalogue: Path) -> Iterator[None]:
     """Run `visterm watch` beside the service, in a process of its own: photos come in, and their tags are learned."""
-    process = subprocess.Popen([sys.executable, "-c", WATCH, "watch", str(catalogue)], stdin=subprocess.PIPE)
-    try:
-        yield
-    finally:
-        process.terminate()
+    with subprocess.Popen([sys.executable, "-c", WATCH, "watch", str(catalogue)], stdin=subprocess.PIPE) as process:
         try:
-            process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # it is learning: a kill loses nothing
+            yield
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):  # it may be learning: a kill loses nothing
+                process.wait(END_SECONDS)
             process.kill()
-        process.wait()
 
 
 def _read_token(file: Path) -> str:

@@ -37,7 +37,6 @@ STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6,
                  (5, 2, 6, 208, 5), (3, 1, 6, 352, 1))  # fmt: skip
 """Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
 HEAD_WIDTH: Final = 1280
-N_CLASSES: Final = 1000
 
 _GRAPH: Final = 7  # Field number in ModelProto
 _INITIALIZER: Final = 5  # Field number in GraphProto
@@ -82,22 +81,21 @@ def weights_file() -> Path | None:
 
 
 def class_words() -> list[str]:
-    """Return the names of the 1,000 classes of ImageNet, in their order; "" for a class without a name of its own."""
-    return CLASSES.read_text(encoding="utf-8").split("\n")[:-1]
+    """Return the names of the network's classes, those of ImageNet, which have a name of their own."""
+    return [name for name in CLASSES.read_text(encoding="utf-8").splitlines() if name]
 
 
 def class_weights() -> NDArray[np.float32] | None:
-    """Return the weights of the network's classes, shape (1000, n_features); None without the package.
+    """Return the weights of the classes of `class_words`, shape (n_words, n_features); None without the package.
 
-    The network was trained with other rows, the plain means over places: with the roots that the encoder makes of
-    these, the weights find the same class first for more than half of the photos. Raises CorruptFileError as
-    `network_bytes`.
+    They are for means over places; the encoder takes roots of these. Raises CorruptFileError as `network_bytes`.
     """
-    weights = weights_file()
-    if weights is None:
+    if (weights := weights_file()) is None:
         return None
+    names = CLASSES.read_text(encoding="utf-8").splitlines()
     tensors = read_tensors(_weights_content(weights), str(weights))
-    return _checked(tensors, "_fc.weight", (N_CLASSES, HEAD_WIDTH)).astype(np.float32)
+    matrix = _checked(tensors, "_fc.weight", (len(names), HEAD_WIDTH))
+    return matrix[[name != "" for name in names]].astype(np.float32)
 
 
 def make_network(weights: Path, target: Path) -> None:

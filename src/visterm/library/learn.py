@@ -90,6 +90,7 @@ def learn(
         run = stored.runs.current()
         writer = RowWriter(tagger, stored, run.id)
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
+        # The first run that learns the tags of files is compared with none, so it learns from all tagged photos
         is_first = START in tagger.facts and stored.tags.come_from_files()
         if is_first:
             tagger, full = _first_learner(tagger, stored), True
@@ -141,15 +142,11 @@ def learn(
 
 
 def _first_learner(tagger: Tagger, stored: StoredCatalogue) -> Tagger:
-    """Return what learns the tags that the photos' files have: the default model, and the tree of these tags.
-
-    The run that a catalogue begins with has a model for tags that people give one by one. As the new run is compared
-    with none, it learns from all tagged photos.
-    """
+    """Return a tagger that learns the tags of files: the default model in place of one for a few tags, and the tree."""
     model = make_model(None, {}, {"random_state": 0, "n_jobs": getattr(tagger.encoder, "n_jobs", None)})
     tree = remembered_tree(stored)
-    parts = Learned(encoder=tagger.encoder, model=model, relations=WordRelations(tree=tree, is_a=tree))
-    return Tagger.of_parts(parts)
+    relations = WordRelations(tree=tree, is_a=tree)
+    return Tagger.of_parts(Learned(encoder=tagger.encoder, model=model, relations=relations))
 
 
 def left_out_remark(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: int) -> str:

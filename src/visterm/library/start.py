@@ -18,12 +18,11 @@ from platformdirs import user_data_path
 from visterm.core.errors import UserError
 from visterm.core.persist import check_target, folder_kind
 from visterm.core.progress import SILENT, Progress
-from visterm.core.remote import is_remote, real_path
+from visterm.core.remote import real_path
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.image_folders import images_in
 from visterm.data.word_vectors import WordVectors
-from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.effnet_lite import NETWORK, class_weights, class_words
 from visterm.encoders.network import NetworkEncoder
 from visterm.features.training_rows import TrainingRows
@@ -42,7 +41,7 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.tagging.tagger import Tagger
 
 MAX_SAMPLE = 100  # Photos from which a network's encoder learns the mean of its rows: they delay the first page
-MAX_WORD_ROWS = 2000  # Photos from which the words of a network learn how rows are distributed
+MAX_WORD_ROWS = 2000  # Photos that say how rows are distributed, for the words of a network
 MAX_NAME_LENGTH = 80  # Letters of a photo folder's name in the name of its catalogue
 
 
@@ -64,14 +63,11 @@ def open_or_start(
 
     `request` has the encoder, and possibly threads. The catalogue is empty at first: `FolderWatcher` fills it, and lets
     it learn by `learn_first`. It is created as a whole, so that after a kill it is there or not. Raises DataError if
-    there are no photos, or none is readable; UserError if the folder cannot be watched, or `out` is inside it, or is
-    the catalogue of other photos; StorageError if `out` is something else.
+    there are no photos, or none is readable; UserError if `out` is inside the folder, or is the catalogue of other
+    photos; StorageError if `out` is something else.
     """
-    folder, target = real_path(photos), real_path(out)
-    if is_remote(folder):
-        advice = "Make a catalogue with: visterm fit, then visterm index."
-        raise UserError(f"{photos} is not a folder of this machine.", setting="photos", value=photos, advice=advice)
-    if is_inside(target, folder):
+    folder = real_path(photos)
+    if is_inside(real_path(out), folder):
         problem, advice = f"The catalogue {out} would be among the photos.", "Name a folder outside."
         raise UserError(problem, setting="out", value=out, advice=advice)
     check_target(out, "catalogue")
@@ -94,15 +90,16 @@ def open_or_start(
     width = encoder.width
     assert width is not None
     run = Learned(encoder=encoder, model=TextRidge.without_tags(width))
-    run = run.changed(facts={**run.counts(0, width, held_out=0, tags_given=0), START: True})
-    tagger = Tagger.of_parts(run)
+    facts = {**run.counts(0, width, held_out=0, tags_given=0), START: True}
+    tagger = Tagger.of_parts(run.changed(facts=facts))
+
     catalogue = Catalogue(tagger)
     catalogue.stored.history.note("index", folder=folder, tags="auto")
     _note_start(catalogue)
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     catalogue.save(out)
     catalogue = Catalogue.load(out, run=tagger)  # the encoder has the network's outputs for the first photos
-    catalogue.index(sample[:MAX_SAMPLE], progress=progress)
+    catalogue.index(sample[:MAX_SAMPLE], folder=folder, progress=progress)
     catalogue.stored.close()
     return True
 
@@ -137,11 +134,14 @@ def _note_start(catalogue: Catalogue) -> None:
 
 def _with_words(catalogue: Catalogue, start: Tagger) -> Tagger | None:
     """Return a run that searches by the words of the encoder's network; None if the network knows no words."""
-    encoder = start.encoder
-    vectors = _word_vectors(encoder)
+    encoder, names = start.encoder, class_words()
+    vectors: object = ENCODER if encoder.reads_texts else None
+    if getattr(encoder, "network", None) == NETWORK and (weights := class_weights()) is not None:
+        vectors = WordVectors(names, weights)
     if vectors is None:
         return None
-    vocabulary = Vocabulary(list(filter(None, class_words())))
+
+    vocabulary = Vocabulary(names)
     words = StartWords.read(TextRidge(), vectors, vocabulary, encoder)
     ids = catalogue.stored.current_rows().ids[:MAX_WORD_ROWS]
     _, X = CatalogueFeatures(catalogue.stored, encoder.fingerprint).rows(ids.tolist())
@@ -149,14 +149,3 @@ def _with_words(catalogue: Catalogue, start: Tagger) -> Tagger | None:
     unfitted = Learned(encoder=encoder, model=TextRidge())
     learned = learn_rows(unfitted, TrainingRows(vocabulary, X, Y, None, []), words)
     return Tagger.of_parts(learned.changed(facts={**learned.facts, "images": 0, START: True}))
-
-
-def _word_vectors(encoder: AnyEncoder) -> object:
-    """Return where an encoder's word vectors come from: its text tower or its network's classes; None without both."""
-    if encoder.reads_texts:
-        return ENCODER
-    weights = class_weights() if getattr(encoder, "network", None) == NETWORK else None
-    if weights is None:
-        return None
-    named = [(name, row) for name, row in zip(class_words(), weights, strict=True) if name]
-    return WordVectors([name for name, _ in named], np.stack([row for _, row in named]))

@@ -229,7 +229,7 @@ class Tags(CatalogueTable):
         )
 
     def come_from_files(self) -> bool:
-        """Return whether any image has a tag from a file: a tag file, a sidecar, or a keyword in the image."""
+        """Return whether any image has a tag from a file."""
         return bool(self._database.value("SELECT EXISTS (SELECT 1 FROM given WHERE source = 'file')"))
 
     def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:

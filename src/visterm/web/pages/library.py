@@ -97,15 +97,11 @@ async def start_part(request: Request, service: ServiceDep) -> Response:
 
 
 def start_values(service: Service) -> dict[str, object] | None:
-    """Return the values of a template about a catalogue that has learned nothing yet; None for any other one.
-
-    These are the job that runs, if any, the number of photos, and words of the network to start from.
-    """
-    catalogue = service.catalogue
+    """Return the values of a template about a catalogue that has learned nothing yet; None for any other one."""
+    catalogue, stored = service.catalogue, service.catalogue.stored
     catalogue.refresh()
     if START not in catalogue.tagger.facts:
         return None
-    stored = catalogue.stored
     jobs = [job for job in stored.jobs.latest(MAX_JOBS) if not job.ended and job.kind in ("index", FIT)]
     has_tags = stored.tags.come_from_files()
     n_judged = stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL")
