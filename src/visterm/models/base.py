@@ -226,7 +226,7 @@ class Annotator(Estimator, ABC):
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
             columns = self._tag_columns(U, X.shape[0]) if columns is None else columns
-            block_size = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+            block_size = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))
             for offset in range(0, U.shape[0], block_size):
                 block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
                 ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size], columns), k)
@@ -409,7 +409,8 @@ class Annotator(Estimator, ABC):
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the same as `score_blocks`, for features that are already checked."""
-        step, columns = max(1, BLOCK_BYTES // (4 * self.n_tags_)), None
+        step = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))  # 0 tags: see `TextRidge.without_tags`
+        columns = None
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))
             U = self._image_rows(X[rows])

@@ -354,7 +354,7 @@ def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArra
 
 
 def _unit_centred(V: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:
-    return _unit(V - V.mean(axis=0))
+    return _unit(V - V.mean(axis=0)) if len(V) else V.astype(np.float32)
 
 
 def _unit(rows: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:

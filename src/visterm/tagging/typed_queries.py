@@ -99,6 +99,8 @@ def _weigh_together(
 
 
 def _advice(run: Run) -> str:
+    if not len(run.vocabulary):
+        return "No tag is learned yet."
     if not places_words(run.model):
         try:
             return run.words.why_not(run.model) if run.encoder.reads_texts else ""
