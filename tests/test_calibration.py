@@ -351,15 +351,17 @@ def test_queries_are_measured_by_confidence_as_a_search_ranks_by_it(library):
     folder, catalogue, given = library
     photos = sorted((folder / "photos").iterdir())
     corpus = Corpus.of(photos, [path.name for path in photos], [given[path.name] for path in photos])
-    found = evaluate_queries([catalogue.tagger], corpus, combine="confidence")
+    found = evaluate_queries([catalogue.tagger], corpus)
     query = found.texts.index("t0, t1")
-    hits = catalogue.search(["t0", "t1"], 20, combine="confidence").hits
+    hits = catalogue.search(["t0", "t1"], 20).hits
     [best] = found.best_images([query], 20)
     assert best.scores.tolist() == pytest.approx([hit.score for hit in hits], rel=1e-4)
     assert {corpus.names[image] for image in best.ids} == {hit.image for hit in hits}
     bare = Tagger.from_parts(catalogue.tagger.encoder, catalogue.tagger.model, catalogue.tagger.vocabulary)
     with pytest.raises(UserError, match="needs a run with confidences, and this run has none"):
         evaluate_queries([bare], corpus, combine="confidence")
+    by_sum = [evaluate_queries([bare], corpus, combine=how).values[0]["AvgP"] for how in (None, "sum")]
+    np.testing.assert_array_equal(*by_sum)
 
 
 def test_a_tag_or_a_photo_at_the_prompt_shows_its_confidence_or_else_its_score():

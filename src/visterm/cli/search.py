@@ -12,7 +12,7 @@ import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import one_tag, words_of_a_query
-from visterm.cli.output import by_confidence, emit, percent, say, show
+from visterm.cli.output import emit, percent, say, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -100,8 +100,7 @@ def search(
     if json:
         _emit_hits(request, answer)
     else:
-        sorted_hits = result.hits if request.sort in filters.COLUMNS else by_confidence(result.hits)
-        _show_hits(sorted_hits, scores=request.like is not None)
+        _show_hits(result.hits, scores=request.like is not None)
     for line in answer.unknown_filters:
         say(line)
     if not (result.hits or answer.unknown_filters):  # an empty output could look like a failed search
@@ -119,7 +118,7 @@ def search(
                 continue
             show("")
             show(f"{group.related.tag}: {group.related.why}")
-            _show_hits(by_confidence(group.hits), indent="  ")
+            _show_hits(group.hits, indent="  ")
 
 
 def _emit_hits(request: requests.SearchRequest, answer: SearchOutcome) -> None:

@@ -195,9 +195,13 @@ class LanceIndex:
         self.n_rows = settings.n_rows if n_rows is None else n_rows
         self._spare = N_SPARE + min(spare, MAX_K)
 
+    def answers(self, k: int) -> bool:
+        """Return whether it proposes candidates for the `k` best rows."""
+        return k <= MAX_K
+
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return ascending positions of rows that include most of the `k` best; None if an exact search is better."""
-        if k > MAX_K:
+        if not self.answers(k):
             return None
         query = self._rows.open_table.search(q.ravel(), vector_column_name="vector").distance_type("dot")
         query = query.nprobes(self.settings.probed).fast_search().limit(k + self._spare)

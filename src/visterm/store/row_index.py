@@ -87,9 +87,13 @@ class RowIndex:
         row_index._read = partial(read_index, path, settings, width)
         return row_index
 
+    def answers(self, k: int) -> bool:
+        """Return whether it proposes candidates for the `k` best rows."""
+        return k <= MAX_K and is_installed()
+
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return ascending positions of rows, with most of the `k` best rows; None if an exact search is better."""
-        if k > MAX_K or not is_installed():
+        if not self.answers(k):
             return None
         with self._reading:
             self._index = self._read() if self._index is None else self._index

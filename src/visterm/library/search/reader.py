@@ -138,10 +138,11 @@ class CatalogueReader:
         k : int
             Maximum number of images; 0 means all.
         combine : {"sum", "product", "confidence"}, optional
-            None: "confidence" if the run is calibrated and there is a word with ``-`` or a cut-off, else "sum", as in
-            the PAMIR paper. "confidence": by `Calibration.log_confidences`, so that a word with ``-`` counts by its
-            confidence; with "sum", the images with its lowest scores come first, regardless of the other words. With a
-            word that is not a tag, None is always "sum", because such a word has no confidence.
+            None: "confidence", ties by score, if the run is calibrated and all words are tags; else "sum", as other
+            words have no confidence. An index proposes `CANDIDATES_PER_PHOTO` · k images by "sum", which are then
+            ranked by confidence; with "confidence" itself, all images are ranked.
+            "confidence": by `Calibration.log_confidences`. "sum", as in the PAMIR paper: by ``Σ weight(word) ·
+            score``; with ``-``, the images with the word's lowest scores come first, regardless of the other words.
             "product", for models whose scores are probabilities: by ``Σ weight(word) · log P(word | image)``, with
             ``log(1 - P)`` for words with ``-``. An image needs some probability for each word; one word with a high
             probability is not enough.

@@ -65,8 +65,8 @@ class Share(NamedTuple):
     word: str
     wanted: bool  # False for a word with ``-``
     score: float
-    """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images unless `combine`
-    is "confidence" or "product"."""
+    """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images if `combine` is
+    "sum", or if there are no confidences."""
     share: float
     """`score` divided by the sum of the absolute scores of all words; negative if the word lowers the image's score."""
     confidence: float | None
