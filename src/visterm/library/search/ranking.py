@@ -35,7 +35,9 @@ MAX_READ_RATIO = 4  # Read the cached rows of all photos with a judged word if a
 
 GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
-CANDIDATES_PER_PHOTO = 4  # Photos that an index proposes, by the sum of scores, for each of the most likely ones
+CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
+"""Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
+
 N_RANGES = 1024  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
@@ -262,7 +264,7 @@ class ByConfidence:
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos, or all above the cut-off."""
         words, rows = scores.words, scores.rows
-        n_candidates = CANDIDATES_PER_PHOTO * k + len(photos.left_out)
+        n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
         may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
         if may_use_index and rows.is_indexed(n_candidates):
             likely = np.sort(rows.search(words.q, n_candidates).ids[0])
