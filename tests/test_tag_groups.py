@@ -61,6 +61,16 @@ def test_photos_that_differ_show_that_a_slip_is_another_word():
     assert alias_pairs(vocabulary, None, Y, U) == []
 
 
+def test_few_photos_of_each_are_enough_to_tell_words_apart_that_are_a_slip_from_each_other():
+    words = ["bride", "bridge", "back", "black", "puddle", "purple"]
+    others = [f"{letter}{letter * 6}" for letter in "dfghjklmn"]
+    means = {word: n for n, word in enumerate([*words, *others])}
+    for n_photos in (3, 8):
+        vocabulary, Y, U = looking(means, dict.fromkeys(words, n_photos) | dict.fromkeys(others, 20))
+        assert alias_pairs(vocabulary, None) != []
+        assert alias_pairs(vocabulary, None, Y, U) == []
+
+
 @pytest.mark.parametrize("rows", [np.asarray, sp.csr_array])
 def test_photos_alike_show_that_a_slip_is_the_same_word(rows):
     words = {"canyon": 0, "cannyon": 0, "mountain": 1, "montain": 1, "bridge": 2, "brigde": 2, "castle": 3, "catsle": 3}

@@ -144,7 +144,7 @@ def test_what_cannot_be_searched_by_is_named(service, params, field):
     [
         ("search?qq=3", "qq", "combine, cursor, cutoff"),
         ("search?q=dots&Limit=3", "Limit", "like, limit, max_bytes"),
-        ("tags/complete?prefix=d&n=3", "n", "Known: k, prefix."),
+        ("tags/complete?prefix=d&n=3", "n", "Known: k, names, prefix."),
         ("images/0?x=1", "x", "Known: none."),
     ],
 )
@@ -325,7 +325,9 @@ def test_a_tag_that_a_person_gives_is_found_and_completed_at_once(service):
     for query in ("q=stripes", "q=tiger", "q=tiger&cutoff=1", "tag=TIGER", "q=dots&tag=tiger"):
         assert ids_of(service.get(f"{API}/search?{query}&limit=1")) == [last]
     assert service.get(f"{API}/search?q=tiger").json()["hits"][0]["source"] == "person"
-    assert service.get(f"{API}/tags/complete?prefix=tig").json() == {"tags": [{"tag": "Tiger", "images": 1}]}
+    assert service.get(f"{API}/tags/complete?prefix=tig").json() == {
+        "tags": [{"tag": "Tiger", "images": 1, "kind": "tag"}]
+    }
     assert last not in ids_of(service.get(f"{API}/search?q=dots+-tiger&limit=200"))
     page = service.get("/?q=tiger").text
     assert page.count("tagged by hand") == page.count('class="hit"') == 1

@@ -94,6 +94,8 @@ def search(
     if result.unknown:
         label = "Unknown tag" if len(result.unknown) == 1 else "Unknown tags"
         say(f"{label}, left out of the search: {', '.join(result.unknown)}")
+    if result.names:
+        say(f"Found in names, folders, dates or cameras: {', '.join(result.names)}")
     if result.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(result.untrained)}")
 

@@ -81,6 +81,7 @@ class SearchAnswer(BaseModel):
     untrained: list[str] = Field(description="Words that no training photo has, found by their word vectors.")
     n_likely: int | None = Field(description="Number of photos above the cut-off; null without `cutoff`.")
     n_found: int | None = Field(description="Number of photos that this list goes through, on all its pages.")
+    names: list[str] = Field([], description="Words that name the photos: files, folders, cameras or dates.")
     next: Next
 
 
@@ -141,7 +142,7 @@ class GivenTagAnswer(BaseModel):
     """A tag from people."""
 
     tag: Tag
-    source: str = Field(description='"file": from a tag file; "person": added here.')
+    source: str = Field(description='"file": from the photo, its sidecar or a tag file; "person": added here.')
 
 
 class PredictionAnswer(BaseModel):
@@ -232,13 +233,14 @@ class TreeAnswer(BaseModel):
 
 
 class CompletionAnswer(BaseModel):
-    """A tag that completes what was typed."""
+    """A tag, or a name of photos, that completes what was typed."""
 
     tag: Tag
     images: int = Field(
-        description="Training photos that have it; 0 for a word that was added to the run. For a tag that the run has "
-        "not learned yet: photos that have it now."
+        description="Training photos that have it; 0 for a word that was added to the run. For a name, and for a tag "
+        "that the run has not learned yet: photos that have it now."
     )
+    kind: str = Field("tag", description="`tag`; with `names` also `folder`, `camera`, `year` or `month`.")
 
 
 class CompletionsAnswer(BaseModel):

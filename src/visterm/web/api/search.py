@@ -133,7 +133,7 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     cursor = None if following is None else cursor_at(kind, following)
     return json_answer({
         "hits": page, "unknown": result.unknown, "untrained": list(result.untrained), "n_likely": result.n_likely,
-        "n_found": result.n_found, "next": cursor,
+        "n_found": result.n_found, "names": list(result.names), "next": cursor,
     })  # fmt: skip
 
 

@@ -92,9 +92,10 @@ async def complete(
     service: ServiceDep,
     prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
     k: Count = 10,
+    names: Annotated[bool, Query(description="Also complete folders, cameras, years and months.")] = False,
 ) -> Response:
-    """Complete a tag from its first letters."""
-    completions = await service.searching.run(service.complete, prefix, k)
+    """Complete a tag from its first letters, and for a search also the names of photos."""
+    completions = await service.searching.run(service.complete, prefix, k, names=names)
     return json_answer({"tags": [completion._asdict() for completion in completions]})
 
 
