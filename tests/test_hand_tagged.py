@@ -118,10 +118,10 @@ def test_a_tag_that_no_run_knows_is_found_as_soon_as_it_is_given(catalogue):
     assert catalogue.shares("okapi", [3]) == [[]]
     assert {tag.tag: tag.given for tag in catalogue.tags()}["Okapi"] == 2
     complete = Completions(catalogue.tagger.vocabulary)
-    assert complete.find("oka", 3, catalogue.new_tags()) == [("Okapi", 2)]
+    assert complete.find("oka", 3, catalogue.new_tags()) == [("Okapi", 2, "tag")]
     catalogue.give(4, ["animals/AC/DC cat"])
     for typed in ("animals/a", "ac/", "DC", "cat"):
-        assert complete.find(typed, 3, catalogue.new_tags()) == [("animals/AC/DC cat", 1)]
+        assert complete.find(typed, 3, catalogue.new_tags()) == [("animals/AC/DC cat", 1, "tag")]
     catalogue.take(4, ["animals/AC/DC cat"])
     for image_id in (3, 5):
         catalogue.take(image_id, ["okapi"])

@@ -11,6 +11,7 @@ from importlib.resources import files
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -24,8 +25,9 @@ from visterm.library.earlier_runs import shown_runs
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.app import create_app
+from visterm.web.pages.form import FoundPhotos, SearchForm
 from visterm.web.pages.render import decimal, percent, render
-from visterm.web.pages.search import PHOTOS_PER_PAGE
+from visterm.web.pages.search import PHOTOS_PER_PAGE, _count
 from visterm.web.pages.tags import LETTER_HEIGHT, ZOOMS, draw_map
 
 PATIENCE = 600.0  # Seconds that all tests in a browser wait for anything: how fast the machine is must not matter
@@ -191,6 +193,13 @@ def test_filters_narrow_and_what_is_wrong_with_them_is_told(client):
     assert "Search for <a" not in client.get("/?q=zzzz").text
     assert client.get("/?q=sky&start=999999999").status_code == 200
     assert client.get("/tags?order=beauty").status_code == 422
+
+
+def test_a_page_says_how_many_photos_are_likely_to_match_and_that_none_is():
+    form, found = SearchForm(q="snow"), FoundPhotos(np.arange(48), [], [], 1540, 0)
+    assert _count(form, found) == "No photo is likely to match. The nearest of 1,540 photos come first"
+    assert _count(form, found._replace(n_likely=2)) == "2 likely to match, of 1,540 photos"
+    assert _count(form, found._replace(n_likely=None)) == "1,540 photos"
 
 
 def test_words_that_are_no_tags_list_the_nearest_tags_once(client):

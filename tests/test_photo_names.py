@@ -10,7 +10,7 @@ import pytest
 from test_search_grid import fitted
 from visterm import Catalogue
 from visterm.core.errors import UnknownNameError
-from visterm.library.search.photo_names import complete_names
+from visterm.library.search.photo_names import MAX_LOOKED_UP, complete_names
 from visterm.store.images import NewImage
 
 PHOTOS = [
@@ -99,6 +99,13 @@ def test_an_unknown_word_is_answered_with_the_five_nearest_tags(catalogue):
         catalogue.search("qqqq")
     assert str(caught.value).count(",") == 4
     assert "Did you mean 'green'?" in catalogue.tagger.vocabulary.unknown_words(["gren"])
+
+
+def test_a_long_text_looks_up_some_of_its_words_only(catalogue):
+    read, rows = [], catalogue.stored.database.rows
+    catalogue.stored.database.rows = lambda statement, *values: read.append(statement) or rows(statement, *values)
+    catalogue.search("2019 red " + " ".join(f"x{i}" for i in range(100)))
+    assert sum("LIKE" in statement for statement in read) == MAX_LOOKED_UP
 
 
 def test_names_are_completed_with_their_photos(catalogue):

@@ -21,23 +21,28 @@ if TYPE_CHECKING:
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
           "November", "December")  # fmt: skip
 
+MAX_LOOKED_UP = 20
+
 _MONTH_KEYS = {name.casefold(): i + 1 for i, month in enumerate(MONTHS) for name in (month, month[:3])}
-_FORMS = ("NFC", "NFD")  # Normal forms of Unicode in the names of files
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
 
 
 def photo_names(tagger: Tagger, database: Database, keys: Iterable[str]) -> dict[str, str]:
     """Return the keys (`tag_key`) of typed words and phrases that name photos, each mapped to itself.
 
-    A phrase counts only if none of its words is a tag. In a run that also searches words that are not tags, only dates,
-    numbers and words with other letters than a to z are names: plain words are searched by what they mean.
+    The first `MAX_LOOKED_UP` words that are not tags are looked up, and phrases of those that are names. In a run that
+    also searches words that are not tags, only dates, numbers and words with other letters than a to z are names: plain
+    words are searched by what they mean.
     """
-    dictionary, reads_words = tagger.dictionary, tagger.words.source is not None
-    names = {}
-    for key in keys:
-        is_plain = key.isascii() and key.replace(" ", "").isalpha()
-        if key in STOP_WORDS or (is_plain and reads_words) or any(word in dictionary for word in key.split()):
+    reads_words, n_looked_up = tagger.words.source is not None, 0
+    names: dict[str, str] = {}
+    for key in sorted(keys, key=lambda key: key.count(" ")):
+        if " " in key and not all(word in names or word in STOP_WORDS for word in key.split()):
             continue
+        is_plain = key.isascii() and key.isalpha()
+        if key in STOP_WORDS or (is_plain and reads_words) or n_looked_up == MAX_LOOKED_UP:
+            continue
+        n_looked_up += 1
         if len(named_photos(database, key)):
             names[key] = key
     return names
@@ -51,7 +56,9 @@ def named_photos(database: Database, key: str) -> Ids:
     def find() -> Ids:
         date = "substr(taken, 1, length(?)) = ?" if _DATE.fullmatch(key) else "CAST(substr(taken, 6, 2) AS INTEGER) = ?"
         values: list[object] = [key, key] if _DATE.fullmatch(key) else [_MONTH_KEYS.get(key, 0)]
-        spellings = (unicodedata.normalize(form, word) for word in (key, key.upper(), key.title()) for form in _FORMS)
+        cases = (key, key.upper(), key.title())
+        spellings = [unicodedata.normalize("NFC", case) for case in cases]
+        spellings += [unicodedata.normalize("NFD", case) for case in cases]  # as macOS writes names of files
         patterns = {"%" + re.sub("([%_!])", r"!\1", spelling) + "%" for spelling in spellings}
         likes = [f"{column} LIKE ? ESCAPE '!'" for _ in patterns for column in ("name", "camera")]
         rows = database.rows(
