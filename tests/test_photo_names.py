@@ -51,7 +51,16 @@ def test_numbers_and_words_in_other_letters_name_photos(catalogue, words, ids):
 
 @pytest.mark.parametrize(
     ("words", "ids"),
-    [("canon", [0, 2]), ("july", [0, 2]), ("jul 2021", [2]), ("new york", [1]), ("pier", [1]), ("-canon 2019", [1, 3])],
+    [
+        ("canon", [0, 2]),
+        ("july", [0, 2]),
+        ("jul 2021", [2]),
+        ("new york", [1]),
+        ('"New York"', [1]),
+        ('"Canon EOS 90D"', [2]),
+        ("pier", [1]),
+        ("-canon 2019", [1, 3]),
+    ],
 )
 def test_plain_words_name_photos_in_a_run_that_knows_no_meaning_of_words_but_tags(catalogue, words, ids):
     tagger = catalogue.tagger

@@ -318,6 +318,16 @@ def test_a_rejected_tag_goes_and_comes_back_when_that_is_undone(service):
     refusal(service.post(f"{API}/feedback/999999/undo"), 404)
 
 
+def test_names_of_photos_are_completed_for_searches_and_found(service):
+    assert service.get(f"{API}/tags/complete?prefix=knows").json() == {"tags": []}
+    [camera] = service.get(f"{API}/tags/complete?prefix=knows&names=true").json()["tags"]
+    assert (camera["kind"], camera["images"] > 1) == ("camera", True)
+    answer = service.get(f"{API}/search?q=dots+00").json()
+    assert (answer["names"], answer["unknown"], answer["n_found"]) == (["00"], [], 1)
+    whole_camera = service.get(f"{API}/search", params={"q": f'"{camera["tag"]}"'}).json()
+    assert whole_camera["n_found"] == camera["images"]
+
+
 def test_a_tag_that_a_person_gives_is_found_and_completed_at_once(service):
     last = ids_of(service.get(f"{API}/search?q=stripes&limit=200"))[-1]
     given = service.post(f"{API}/images/{last}/tags", json={"give": ["stripes", "Tiger"]})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from visterm.learning.run import check_opens
 from visterm.learning.word_places import Added
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import with_go_back_advice
+from visterm.library.feedback import TagCount
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.tagging.tag_groups import alias_pairs, aliases_of
@@ -130,6 +132,22 @@ def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = Non
             if tag_key(tag) in counts
         ]
     return sorted(level_tags, key=lambda item: (item.below == 0, -item.images, tag_key(item.tag)))
+
+
+def tag_counts(catalogue: Catalogue) -> list[TagCount]:
+    """Return the counts of the tags; they are counted again only after changes.
+
+    With a tree, a photo that has a tag also has the tags above it, as in the tree and in searches.
+    """
+    counts: Collection[TagCount] = catalogue.stored.database.keep(
+        ("counts", catalogue.tagger.fingerprint), catalogue.tags
+    )
+    if catalogue.tree is None:
+        return list(counts)
+    photos, counts_by_tag = photos_of_tags(catalogue), {count.tag: count for count in counts}
+    parents = {tag: TagCount(tag, 0, 0, 0, 0, 0, None, learned=False) for tag in photos if tag not in counts_by_tag}
+    counts = (counts_by_tag | parents).values()
+    return [replace(count, images=photos.get(count.tag, count.images)) for count in counts]
 
 
 def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[str, int]:

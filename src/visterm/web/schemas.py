@@ -201,7 +201,9 @@ class TagCountAnswer(BaseModel):
     """A tag with the numbers of its photos."""
 
     tag: Tag
-    images: int = Field(description="Photos that have it: given or accepted, and not rejected; aliases count, too.")
+    images: int = Field(
+        description="Photos that have it, an alias, or a tag under it: given or accepted, not rejected."
+    )
     given: int = Field(description="Photos that have it from a tag file or a person.")
     accepted: int = Field(description="Photos for which a person accepted it.")
     rejected: int = Field(description="Photos for which a person rejected it.")

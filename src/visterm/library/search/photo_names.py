@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from visterm.core.vocabulary import STOP_WORDS, tag_key
+from visterm.core.vocabulary import STOP_WORDS, split_query, tag_key
 from visterm.library.search.judgements import Ids
 from visterm.tagging.tag_map import Completion, starts_of
 
@@ -27,8 +27,8 @@ _MONTH_KEYS = {name.casefold(): i + 1 for i, month in enumerate(MONTHS) for name
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
 
 
-def photo_names(tagger: Tagger, database: Database, keys: Iterable[str]) -> dict[str, str]:
-    """Return the keys (`tag_key`) of typed words and phrases that name photos, each mapped to itself.
+def photo_names(tagger: Tagger, database: Database, words: str | Sequence[str], keys: Iterable[str]) -> dict[str, str]:
+    """Return the `keys` (`tag_key`) of words and phrases of a search that name photos, each mapped to itself.
 
     The first `MAX_LOOKED_UP` words that are not tags are looked up, and phrases of those that are names. In a run that
     also searches words that are not tags, only dates, numbers and words with other letters than a to z are names: plain
@@ -36,8 +36,9 @@ def photo_names(tagger: Tagger, database: Database, keys: Iterable[str]) -> dict
     """
     reads_words, n_looked_up = tagger.words.source is not None, 0
     names: dict[str, str] = {}
-    for key in sorted(keys, key=lambda key: key.count(" ")):
-        if " " in key and not all(word in names or word in STOP_WORDS for word in key.split()):
+    typed = {tag_key(word.text) for group in split_query(words) for word in group}  # words, and phrases in quotes
+    for key in sorted(keys, key=lambda key: key not in typed):
+        if key not in typed and not all(word in names or word in STOP_WORDS for word in key.split()):
             continue
         is_plain = key.isascii() and key.isalpha()
         if key in STOP_WORDS or (is_plain and reads_words) or n_looked_up == MAX_LOOKED_UP:

@@ -218,7 +218,7 @@ class CatalogueReader:
             for key, options in paths.items():
                 paths_here = [path for path in options if tag_key(path) in present]
                 new_tags = {name: path for path in paths_here for name in (key, tag_key(path))} | new_tags
-        names = photo_names(self.tagger, self.stored.database, unknown_keys)
+        names = photo_names(self.tagger, self.stored.database, words, unknown_keys)
         return typed_query(self.tagger, words, new_tags, names)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:

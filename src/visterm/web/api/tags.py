@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
-from visterm.library.dictionary import tree_level
+from visterm.library.dictionary import tag_counts, tree_level
 from visterm.library.mistakes import MAX_STORED, why_no_mistakes
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
@@ -67,9 +67,9 @@ async def tags(
 ) -> Response:
     """List the tags of photos and of the run, with counts."""
     start = position_of(sort, cursor)
-    counts = await service.browsing.run(service.catalogue.tags)
+    counts = await service.browsing.run(tag_counts, service.catalogue)
     if sort != "name":
-        counts.sort(key=lambda count: -getattr(count, sort))
+        counts = sorted(counts, key=lambda count: -getattr(count, sort))
     page, following = page_from(sort, start, limit, counts)
     return json_answer({"tags": [count.as_dict() for count in page], "n_tags": len(counts), "next": following})
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
+from visterm.library.dictionary import tag_counts
 from visterm.library.photo_map import n_not_on_map, read_map
 from visterm.library.search.photo_names import MONTHS
 from visterm.store.filters import name_key
@@ -19,7 +20,6 @@ from visterm.web.errors import HttpError
 from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos
 from visterm.web.pages.library import latest_job
 from visterm.web.pages.render import PAGE_HEADERS, PageRoute, render
-from visterm.web.pages.tags import tag_counts
 from visterm.web.service import ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -13,8 +12,7 @@ from fastapi import APIRouter, Form, Request, Response
 from visterm.core.checks import check_choice
 from visterm.core.vocabulary import tag_key
 from visterm.data.tag_rules import Alias
-from visterm.library.catalogue import Catalogue
-from visterm.library.dictionary import merge_tags, photos_of_tags, suggest_merges, tree_level
+from visterm.library.dictionary import merge_tags, suggest_merges, tag_counts, tree_level
 from visterm.library.feedback import TagCount
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
@@ -138,22 +136,6 @@ async def map_page(request: Request, service: ServiceDep, drawn: bool = False) -
                 raise
     page = "_map.html" if drawn and is_for_script(request) else "map.html"
     return render(page, drawn=tags)
-
-
-def tag_counts(catalogue: Catalogue) -> list[TagCount]:
-    """Return the counts of the tags; they are counted again only after changes.
-
-    With a tree, a photo that has a tag also has the tags above it, as in the tree and in searches.
-    """
-    counts: Collection[TagCount] = catalogue.stored.database.keep(
-        ("counts", catalogue.tagger.fingerprint), catalogue.tags
-    )
-    if catalogue.tree is None:
-        return list(counts)
-    photos, counts_by_tag = photos_of_tags(catalogue), {count.tag: count for count in counts}
-    parents = {tag: TagCount(tag, 0, 0, 0, 0, 0, None, learned=False) for tag in photos if tag not in counts_by_tag}
-    counts = (counts_by_tag | parents).values()
-    return [replace(count, images=photos.get(count.tag, count.images)) for count in counts]
 
 
 def _tag_page_values(service: Service, name: str) -> dict[str, object]:
