@@ -83,8 +83,8 @@ class EvaluateRequest:
     """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
     max_words: int = 3
     """Maximum number of words in queries made from tags; 0: the number of tags of an image."""
-    combine: str = "sum"
-    """How the scores of words are combined: "sum", "product" or "confidence"."""
+    combine: str | None = None
+    """How the scores of words are combined: "sum", "product" or "confidence". None: as a search does."""
     report: Path | None = None
     """Folder for a page with tables, curves and pictures."""
     intervals: bool = True
@@ -98,7 +98,7 @@ class EvaluateRequest:
         """Raise UserError, before any image is read, if options conflict or a file does not exist."""
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)
-        if self.queries is None and self.combine != "sum":
+        if self.queries is None and self.combine is not None:
             advice = "Add `queries`: a file, or 'tags'; or leave it out."
             raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
 
@@ -334,6 +334,9 @@ def _measure_queries(
     image_names = evaluation.corpus.names
     learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(image_names) for tagger in taggers]
     _warn_of_learned(names, learned, len(image_names), say)
+    without = [name for name, tagger in zip(names, taggers, strict=True) if tagger.calibration is None]
+    if request.combine is None and without:
+        say(f"Photos are ranked by the sum of scores, because there are no confidences in {', '.join(without)}.")
     if evaluation.left_out:
         say(f"Queries left out: {evaluation.left_out:,}, without a tag of the run or without a relevant photo.")
     summary = query_summary(evaluation, names) | ({} if other is None else {"map_counts": other.counts})

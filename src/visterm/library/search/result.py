@@ -35,6 +35,7 @@ class _Found(NamedTuple):
     untrained: Sequence[str] = ()
     """Words without training images, which use their vectors; with such words, hits have no confidences."""
     n_found: int | None = None  # Total number of matching images
+    names: Sequence[str] = ()  # Words that are not tags but name the images: files, folders, cameras or dates
 
 
 class Found(Framed, _Found):
@@ -65,8 +66,8 @@ class Share(NamedTuple):
     word: str
     wanted: bool  # False for a word with ``-``
     score: float
-    """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images unless `combine`
-    is "confidence" or "product"."""
+    """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images if `combine` is
+    "sum", or if there are no confidences."""
     share: float
     """`score` divided by the sum of the absolute scores of all words; negative if the word lowers the image's score."""
     confidence: float | None

@@ -37,8 +37,8 @@ JOB_LABELS = {
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 FACT_LABELS = {
     "model": "model", "encoder": "encoder", "images": "photos learned from", "tags": "tags", "epochs": "epochs",
-    "best validation MAP": "best validation MAP", "validation word MAP": "validation MAP of searches",
-    "compared": "photos held out", "before": "MAP of the previous run on them", "after": "MAP of this run on them",
+    "best validation MAP": "MAP on photos held out (1 is perfect)", "validation word MAP": "MAP of searches on them",
+    "compared": "photos compared on", "before": "MAP of the previous run on them", "after": "MAP of this run on them",
 }  # fmt: skip
 """Facts of a run that the page shows, and its names for them."""
 

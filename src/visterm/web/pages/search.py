@@ -113,6 +113,8 @@ def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
 def _count(form: SearchForm, result: FoundPhotos) -> str:
     """Return the number of photos that a search found; if it was by words, also how many are likely to match."""
     if form.q and form.sorted_by == MATCH and result.n_likely is not None:
+        if result.n_found and not result.n_likely:
+            return f"No photo is likely to match. The nearest of {count_of(result.n_found, 'photo')} come first"
         return f"{result.n_likely:,} likely to match, of {count_of(result.n_found, 'photo')}"
     has_confidences = result.n_likely is not None
     note = f", {'those likely to match' if has_confidences else 'the best matches'}" if form.q or form.like else ""
