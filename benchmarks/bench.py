@@ -54,13 +54,10 @@ PARTS = {
         ("speed/*", "*/images_per_second", "*/peak_anonymous"),
     ),
     "encode": Part("encoding photos, beside other libraries", packages=("onnxruntime", "skimage")),
-    "visterms": Part(
-        "visterms of photos, beside other libraries", (), ("images_a_second_a_core/*", "ratio"), ("skimage",), False
-    ),
-    "auto": Part(
-        "quality of `auto` and its candidates",
+    "rivals": Part(
+        "quality and time of `auto`, its candidates, and short programs with other libraries",
         ("SHARED", "--cache", "CACHE", "--seed", "1"),
-        ("data/*/models/*/map", "data/*/models/*/word_map"),
+        ("data/*/methods/*/map", "data/*/methods/*/word_map", "data/*/methods/*/processor"),
     ),
     "calibration": Part(
         "whether confidences hold", ("SHARED", "--cache", "CACHE"), ("data/*/error", "data/*/brier", "data/*/wanted/*")

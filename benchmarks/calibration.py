@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness.data_sets import drawn_scenes, encoded, nuswide
+from harness.data_sets import corel5k, delicious, drawn_scenes, nuswide, stacked
 from harness.runs import machine, options, say, write
 from numpy.typing import NDArray
 
@@ -35,8 +35,6 @@ from visterm.learning.validation import learn_by_number
 from visterm.metrics.significance import share_of_right
 from visterm.models.confidence.cutoffs import cutoff_for_precision
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm_research.comparison.image_problems import unit_rows
-from visterm_research.data.mulan import read_mulan
 
 BY_FEATURES, BY_NUMBER = ("auto", "ridge", "wsabie", "knn", "kernel_ridge", "pamir"), ("auto", "wsabie", "vse_ens")
 WANTED, BINS, SMALL = (0.5, 0.7, 0.9), (0.5, 0.6, 0.7, 0.8, 0.9, 1.0), (30, 100, 300)
@@ -50,17 +48,12 @@ def data_sets(shared: Path, cache: Path, *, quick: bool) -> Iterator[tuple[str, 
         planted = plant_corpus(n_train=400, random_state=0)
         yield "planted", planted.X_train, planted.Y_train
         return
-    folder, network = shared / "data", f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
-    for file, encoder, params in (("network", network, {"output": "features"}), ("visterms", "visterms", {})):
-        X, Y, *test = encoded(folder / "corel5k", encoder, params, cache / file)
-        X = np.vstack([X, test[0]]) if isinstance(X, np.ndarray) else sp.csr_array(sp.vstack([X, test[0]]))
-        yield f"Corel5k, {file}", X, sp.csr_array(sp.vstack([Y, test[1]]))
-    files = (folder / "delicious" / f"delicious-{part}.arff" for part in ("train", "test"))
-    pages = [read_mulan(file, folder / "delicious" / "delicious.xml") for file in files]
-    X, Y = (sp.csr_array(sp.vstack(parts)) for parts in zip(*((unit_rows(p.X), p.Y) for p in pages), strict=True))
+    for kind in ("network", "visterms"):
+        yield f"Corel5k, {kind}", *stacked(corel5k(shared, cache, kind))
+    X, Y = stacked(delicious(shared))
     yield "Delicious, words", X, Y
     yield "Delicious, by number", None, Y
-    yield "NUS-WIDE, by number", None, nuswide(folder / "nuswide")
+    yield "NUS-WIDE, by number", None, nuswide(shared / "data" / "nuswide")
     yield "scenes", *drawn_scenes(cache, 1000)
 
 

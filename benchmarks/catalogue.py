@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness.data_sets import encoded
+from harness.data_sets import corel5k
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.turns import in_turns
 from search import streams
@@ -203,11 +203,8 @@ def models(shared: Path | None, cache: Path, n_rows: int) -> Iterator[tuple[str,
     X, Y = drawn_visterms.X, drawn_visterms.Y
     sets: dict[str, Any] = {"drawn visterms": lambda: (X[:4_000], Y[:4_000], X[4_000:])}
     if shared is not None:
-        network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
-        for name, how in {"network": (network, {"output": "features"}), "visterms": ("visterms", {})}.items():
-            sets[f"Corel5k, {name}"] = lambda name=name, how=how: encoded(
-                shared / "data" / "corel5k", *how, cache / name
-            )[:3]
+        for kind in ("network", "visterms"):
+            sets[f"Corel5k, {kind}"] = lambda kind=kind: corel5k(shared, cache, kind)[:3]
     for name, read in sets.items():
         say(f"\n{n_rows:,} rows of a model of {name}")
         with tempfile.TemporaryDirectory() as made:

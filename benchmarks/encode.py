@@ -31,9 +31,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from harness.libraries import Libraries, parts, photos
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from PIL import Image
-from visterms import Libraries, parts, photos
 
 from visterm.core.threads import one_blas_thread
 from visterm.data.images import decode_images, read_image

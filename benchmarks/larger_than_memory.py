@@ -67,10 +67,12 @@ def draw(folder: Path, n_images: int) -> None:
 def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, valid: float) -> None:
     """Fit or annotate in this process, and print the figures as JSON."""
     features, tags, run = folder / "features", folder / "tags.jsonl", folder / "run"
-    if way == "annotate":
+    if way.startswith("annotate"):
         tagger = Tagger.load(run, n_jobs=threads)
+        chunk = None if way == "annotate" else (shards := Shards(features)).chunk(range(len(shards)))
         start = time.perf_counter()
-        n = sum(1 for _ in tagger.annotate_each(features, 5))
+        each = tagger.annotate_each(features, 5) if chunk is None else ChunkTagger(tagger, TagsWanted(5)).of(chunk)
+        n = sum(1 for _ in each)
         say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
         return
     if way == "evaluate":
@@ -80,14 +82,6 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         took = time.perf_counter() - start
         figures = {name: value.mean for name, value in found.values.items()}
         say(json.dumps({"images": found.n_images, "images_per_second": found.n_images / took, **figures}))
-        return
-    if way == "annotate in memory":
-        tagger = Tagger.load(run, n_jobs=threads)
-        shards = Shards(features)
-        chunk = shards.chunk(range(len(shards)))
-        start = time.perf_counter()
-        n = sum(1 for _ in ChunkTagger(tagger, TagsWanted(5)).of(chunk))
-        say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
         return
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=threads)
     start = time.perf_counter()

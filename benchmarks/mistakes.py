@@ -25,16 +25,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness.data_sets import blobs, encoded
+from harness.data_sets import corel5k, delicious, stacked
 from harness.runs import machine, options, parse, say, write
 
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
 from visterm.models.confidence.mistakes import MAX_IMAGES_OF_RARE_TAG, find_mistakes
 from visterm.tagging.mistakes import cross_chances
-from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.comparison.sources import Source
-from visterm_research.data.mulan import read_mulan
+from visterm_research.scenes import draw_library, read_drawn_library
 
 RATES = (0.02, 0.05, 0.1)
 STEPS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # Chances that are looked at together
@@ -51,23 +51,15 @@ def data_sets(shared: Path, cache: Path, only: str) -> Iterator[tuple[str, Any, 
     network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
     if DRAWN.startswith(only):
         yield from drawn_data(network, cache)
-    corel, delicious = shared / "data" / "corel5k", shared / "data" / "delicious"
-    for name, encoder, params in (("network", network, {"output": "features"}), ("visterms", "visterms", {})):
-        if (whole := f"Corel5k, {name}").startswith(only):
-            yield whole, *stacked(encoded(corel, encoder, params, cache / name)), None
-    if "Corel5k, blobs".startswith(only):
-        yield "Corel5k, blobs", *stacked(blobs(corel)), None
+    for kind in ("network", "visterms", "blobs"):
+        if (name := f"Corel5k, {kind}").startswith(only):
+            yield name, *stacked(corel5k(shared, cache, kind)), None
     if "Delicious, words".startswith(only):
-        both = [read_mulan(delicious / f"delicious-{part}.arff", delicious / "delicious.xml") for part in PARTS[::2]]
-        matrices = [matrix for part in both for matrix in (unit_rows(part.X), part.Y)]
-        yield "Delicious, words", *stacked(matrices), None
+        yield "Delicious, words", *stacked(delicious(shared)), None
 
 
 def drawn_data(network: str, cache: Path) -> Iterator[tuple[str, Any, sp.csr_array, Any]]:
     """Yield those of drawn scenes, with what is true of them and with what people gave."""
-    from visterm.data.corpus import Corpus
-    from visterm_research.scenes import draw_library, read_drawn_library
-
     source = Source(cache, n_jobs=1)
     library = read_drawn_library(source.drawn("scenes", draw_library, 3000))
     corpora = [Corpus.read(library.images, library.tags_file).select(part) for part in PARTS]
@@ -77,12 +69,6 @@ def drawn_data(network: str, cache: Path) -> Iterator[tuple[str, Any, sp.csr_arr
     true = [picture.tags for picture in pictures_of(library)]
     yield TRUE, X, sp.csr_array(Vocabulary.from_lists(true).encode(true)), library
     yield f"{DRAWN}, network", X, Y, library
-
-
-def stacked(matrices: list[Any]) -> tuple[Any, sp.csr_array]:
-    """Join features, tags, features, tags, ... of several parts."""
-    X, Y = matrices[::2], [sp.csr_array(part) for part in matrices[1::2]]
-    return sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X), sp.csr_array(sp.vstack(Y))
 
 
 def planted(true: Any, rate: float, rng: np.random.Generator, *, uniform: bool) -> tuple[Any, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import json
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from harness.runs import machine, options, parse, say, write
+from harness.runs import machine, options, parse, say, spread, write
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -138,10 +137,8 @@ def main() -> None:
         "queries": problem.Q.shape[0],
         "steps": n_steps,
         "share_that_moved": n_moved / n_steps,
-        "seconds": statistics.median(full),
-        "seconds_range": [min(full), max(full)],
-        "times_as_fast_as_numpy": statistics.median(ratios),
-        "times_range": [min(ratios), max(ratios)],
+        "seconds": spread(full),
+        "times_as_fast_as_numpy": spread(ratios),
     }
     say(json.dumps(result, indent=1))
     write(result, arguments.json)

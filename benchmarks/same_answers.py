@@ -153,7 +153,7 @@ def _answers(threads: int, models: Sequence[str]) -> dict[str, Any]:
         found["features"] = _weights(Path("features"))
         _write_pairs(Path("pairs.csv"))
         for model in models:
-            say_progress(f"{threads} threads: {model}")
+            print(f"{threads} threads: {model}", file=sys.stderr, flush=True)
             found[model] = _of_model(model, images if model in BY_NUMBER else tests)
         if "wsabie" in models:
             found["streamed"] = _of_streamed()
@@ -273,10 +273,6 @@ def json_lines(*arguments: object) -> list[dict[str, Any]]:
     """Run a command with --json and return its objects."""
     command = arguments if "--json" in arguments else (*arguments, "--json")
     return [json.loads(line) for line in visterm(*command).splitlines()]
-
-
-def say_progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _write_pairs(path: Path) -> None:

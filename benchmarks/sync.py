@@ -29,16 +29,7 @@ from fakes.immich import KEY, FakeImmich
 from visterm_research.scenes import draw_library
 
 N_PHOTOS, N_NEW, N_SCENES = 10_000, 100, 400
-SETTINGS = [
-    "--encoder",
-    "visterms",
-    "--encoder-set",
-    "max_side=96",
-    "--encoder-set",
-    "codebook=200",
-    "--model",
-    "ridge",
-]
+SETTINGS = "--encoder visterms --encoder-set max_side=96 --encoder-set codebook=200 --model ridge"
 FLAT, NESTED = (3, 1, 0), (3, 2, 0)
 
 
@@ -79,18 +70,16 @@ def main() -> None:
         def add(number: int, *, tagged: bool) -> None:
             picture = drawn.pictures[number % n_scenes]
             content = files[number % n_scenes] + number.to_bytes(4, "big")
-            photo = fake.add_photo(
-                f"{number:05d}.jpg",
-                content,
-                tuple(sorted(used.intersection(picture.tags))) if tagged else (),
-                age=3600.0,
-            )
+            tags = tuple(sorted(used.intersection(picture.tags))) if tagged else ()
+            photo = fake.add_photo(f"{number:05d}.jpg", content, tags, age=3600.0)
             fake.photos[photo].updated = fake.now()
 
         for number in range(n_photos):
             add(number, tagged=number % 3 > 0)
         catalogue = folder / "catalogue"
-        took, _ = visterm("connect", "immich", fake.url, "--key-file", folder / "key", "-o", catalogue, *SETTINGS)
+        took, _ = visterm(
+            "connect", "immich", fake.url, "--key-file", folder / "key", "-o", catalogue, *SETTINGS.split()
+        )
         connect = {**took, "requests": len(fake.traffic), "photos": n_photos}
         say("connect", connect)
         took, first = visterm("sync", catalogue, "--json")

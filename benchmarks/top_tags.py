@@ -1,9 +1,7 @@
 """The ten best of 109,444 tags for one image and for a thousand: ours, faiss and NumPy, interleaved, as ratios.
 
-One image is also compared with reading the matrix once (NumPy's matrix-vector product). Before each side's turn there
-is a rest, because the threads of OpenBLAS and OpenMP spin for a while after their work and would hold up the next side,
-and two untimed calls. Memory is the growth of the process's peak during a call (Linux). Where other programs keep a
-core busy, compare with --threads 1.
+One image is also compared with reading the matrix once (NumPy's matrix-vector product). Memory is the growth of the
+process's peak during a call (Linux). Where other programs keep a core busy, compare with --threads 1.
 
 python benchmarks/top_tags.py [--runs 7] [--threads 2] [--json FILE]
 """
@@ -11,12 +9,12 @@ python benchmarks/top_tags.py [--runs 7] [--threads 2] [--json FILE]
 from __future__ import annotations
 
 import statistics
-import time
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 from harness import runs
+from harness.turns import in_turns
 from threadpoolctl import threadpool_limits
 
 from visterm.core.products import top_k_products
@@ -26,9 +24,6 @@ N_TAGS = 109_444
 
 DIM = 100
 K = 10
-
-REST = 0.2
-"""Seconds; OpenBLAS's threads fall asleep after about a tenth."""
 
 
 def sides(U, V, faiss, n_threads):
@@ -49,21 +44,6 @@ def sides(U, V, faiss, n_threads):
         index.add(V)
         calls["faiss IndexFlatIP"] = lambda: index.search(U, K)[1]
     return calls
-
-
-def interleaved(calls, runs, calls_a_turn):
-    """Time the sides in turn."""
-    seconds = {name: [] for name in calls}
-    for _ in range(runs):
-        for name, call in calls.items():
-            time.sleep(REST)
-            for _ in range(2):
-                call()
-            for _ in range(calls_a_turn):
-                start = time.perf_counter()
-                call()
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
 
 
 def peak_growth(call):
@@ -93,11 +73,11 @@ def measure(n_images, V, options, faiss, rng):
     """Compare all sides on so many images."""
     calls = sides(rng.standard_normal((n_images, DIM), np.float32), V, faiss, options.threads)
     same = agrees(calls)
-    seconds = interleaved(calls, options.runs, 10 if n_images == 1 else 1)
+    seconds = in_turns(calls, options.runs, 10 if n_images == 1 else 1)
     memory = {name: peak_growth(call) for name, call in calls.items()}
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     what = f"{n_images} image{'s' * (n_images > 1)}, {N_TAGS:,} tags, width {DIM}, the best {K}"
-    print(f"\n{what}; medians of {len(seconds['visterm'])} calls with {options.threads} threads")
+    print(f"\n{what}; medians of {options.runs} turns with {options.threads} threads")
     for name, median in medians.items():
         used = "not measured" if memory[name] is None else f"{memory[name] / 2**20:.1f} MiB"
         print(

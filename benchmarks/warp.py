@@ -6,12 +6,11 @@ python benchmarks/warp.py [--runs 5] [--json FILE]
 from __future__ import annotations
 
 import json
-import statistics
 import time
 
 import numpy as np
 import scipy.sparse as sp
-from harness.runs import machine, options, parse, say, write
+from harness.runs import machine, options, parse, ratios, say, spread, write
 
 from visterm.core.threads import Team, one_blas_thread
 from visterm.kernels.row_moves import limit_norms
@@ -81,12 +80,10 @@ def main() -> None:
         for _ in range(arguments.runs):
             for n_jobs, found in speeds.items():
                 found.append(pairs_a_second(X, own, n_jobs))
-        ratios = [two / one for one, two in zip(speeds[1], speeds[2], strict=True)]
         results["cases"][name] = {
-            "pairs_a_second_1_thread": statistics.median(speeds[1]),
-            "pairs_a_second_2_threads": statistics.median(speeds[2]),
-            "ratio": statistics.median(ratios),
-            "ratio_range": [min(ratios), max(ratios)],
+            "pairs_a_second_1_thread": spread(speeds[1]),
+            "pairs_a_second_2_threads": spread(speeds[2]),
+            "ratio": ratios(speeds[2], speeds[1]),
         }
     say(json.dumps(results, indent=1))
     write(results, arguments.json)

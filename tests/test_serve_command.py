@@ -33,7 +33,9 @@ def test_it_says_where_it_listens_and_ends_when_it_is_told_to(tmp_path):
                 assert json.load(answer)["images"] == 24
             process.send_signal(signal.SIGINT)
             assert process.wait(600) in (0, 130, -signal.SIGINT)
-            assert "Traceback" not in process.stderr.read()
+            rest = process.stderr.read()
+            assert "Traceback" not in rest
+            assert rest.count("Encoder: visterms, with about two thirds of a network's quality") == 1
         finally:
             process.kill()
 

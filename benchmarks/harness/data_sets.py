@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
+from visterm.data.tag_queries import hold_one_out
 from visterm.encoders.named import make_encoder
 from visterm.features.training_rows import encode_corpus
 from visterm.metrics import average_precisions
 from visterm_research.comparison.image_problems import unit_rows
-from visterm_research.data.drawn_tags import draw_visterms
+from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
+from visterm_research.data.mulan import read_mulan
 from visterm_research.scenes import draw_library
 
 
@@ -55,6 +58,11 @@ class Problem:
     final: Rows
 
 
+def chosen_by(name: str, only: Sequence[str]) -> bool:
+    """Return whether a name has one of these parts; without parts, all are chosen."""
+    return not only or any(part in name for part in only)
+
+
 def nuswide(folder: Path) -> sp.csr_array:
     """Return the tags of NUS-WIDE's images."""
     lines = (folder / "labels.tsv").read_text(encoding="utf-8").splitlines()[1:]
@@ -82,6 +90,21 @@ def with_features(name: str, source: str, X: Any, Y: Any, X_test: Any, Y_test: A
     Y, Y_test = sp.csr_array(Y), sp.csr_array(Y_test)
     about = f"{Y.shape[0]:,} images × {X.shape[1]:,} features, {Y.shape[1]:,} tags, {Y.nnz:,} pairs"
     return Problem(name, source, about, Rows(X[kept], Y[kept], X[held], Y[held]), Rows(X, Y, X_test, Y_test))
+
+
+def by_number(name: str, source: str, Y: sp.csr_array, at_most: int = 2_000) -> Problem:
+    """Hold out one tag of some images for the end, and of the rest to choose by."""
+    final = hold_one_out(Y, np.random.default_rng(0), at_most=at_most)
+    choose = hold_one_out(final.rest, np.random.default_rng(1), at_most=at_most)
+    about = f"{Y.shape[0]:,} images × {Y.shape[1]:,} tags, {Y.nnz:,} pairs"
+    both = (Rows(None, held.rest, held.images, held.held, held.known) for held in (choose, final))
+    return Problem(name, source, about, *both)
+
+
+def drawn_pairs(rng: np.random.Generator, n_images: int) -> sp.csr_array:
+    """Draw pairs of a shape that is drawn, too."""
+    n_tags, shape = int(np.exp(rng.uniform(np.log(300), np.log(10_000)))), drawn_shape(rng)
+    return draw_pairs(n_images, draw_dictionary(n_tags, exponent=shape.pop("exponent"), random_state=rng), **shape)
 
 
 def drawn_features(rng: np.random.Generator, n_images: int) -> Problem:
@@ -121,6 +144,28 @@ def blobs(folder: Path) -> list[Any]:
         known = [[tag for tag in each if tag in set(vocabulary.tags)] for each in own]
         found += [unit_rows(counts), vocabulary.encode(known)]
     return found
+
+
+def delicious(shared: Path) -> list[Any]:
+    """Return words of length 1 and tags of Delicious' training and test pages."""
+    folder = shared / "data" / "delicious"
+    parts = [read_mulan(folder / f"delicious-{part}.arff", folder / "delicious.xml") for part in ("train", "test")]
+    return [matrix for part in parts for matrix in (unit_rows(part.X), part.Y)]
+
+
+def corel5k(shared: Path, cache: Path, kind: str) -> list[Any]:
+    """Return Corel5k's features ("network", "visterms" or "blobs") and tags, of training and test photos."""
+    folder, network = shared / "data" / "corel5k", f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
+    if kind == "blobs":
+        return blobs(folder)
+    encoder, params = (network, {"output": "features"}) if kind == "network" else ("visterms", {})
+    return encoded(folder, encoder, params, cache / kind)
+
+
+def stacked(matrices: Sequence[Any]) -> tuple[Any, sp.csr_array]:
+    """Join features, tags, features, tags, ... of several parts."""
+    X, Y = matrices[::2], [sp.csr_array(part) for part in matrices[1::2]]
+    return sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X), sp.csr_array(sp.vstack(Y))
 
 
 def encoded(folder: Path, encoder: str, params: dict[str, Any], cache: Path) -> list[Any]:

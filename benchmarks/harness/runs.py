@@ -47,14 +47,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def stolen() -> float:
-    """Return the seconds of processors that the host of this machine kept for others until now: Linux knows them."""
-    counts = Path("/proc/stat")
-    if not counts.exists():
-        return 0.0
-    return int(counts.read_text(encoding="ascii").split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
-
-
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """Return the median of some runs, the least and the most."""
     if not values:

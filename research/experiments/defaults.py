@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness.data_sets import Problem, Rows, blobs, drawn_features, drawn_shape, encoded, with_features
+from harness.data_sets import Problem, Rows, by_number, corel5k, delicious, drawn_features, drawn_pairs, with_features
 from harness.runs import machine, options, say, write
 from lab.child import Child, RivalError
 from lab.grids import grid
@@ -29,10 +29,6 @@ from lab.sides import Theirs, hand_over
 from train_by_number import nuswide, warm_up
 
 from visterm.core.tables import MODELS
-from visterm.data.tag_queries import hold_one_out
-from visterm_research.comparison.image_problems import unit_rows
-from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
-from visterm_research.data.mulan import read_mulan
 
 CANDIDATES: list[dict[str, Any]] = [{}, {"learning_rate": 0.1}, {"max_norm": 1.3}]
 """Settings that could be the defaults for everything: those that are, and others near."""
@@ -46,15 +42,6 @@ JUDGED = 2_000  # Images of a set by number whose held-out tags are judged
 NUS_IMAGES = 60_000
 
 
-def by_number(name: str, source: str, Y: sp.csr_array) -> Problem:
-    """Hold out one tag of some images for the end, and of the rest to choose by."""
-    final = hold_one_out(Y, np.random.default_rng(0), at_most=JUDGED)
-    choose = hold_one_out(final.rest, np.random.default_rng(1), at_most=JUDGED)
-    about = f"{Y.shape[0]:,} images × {Y.shape[1]:,} tags, {Y.nnz:,} pairs"
-    both = (Rows(None, held.rest, held.images, held.held, held.known) for held in (choose, final))
-    return Problem(name, source, about, *both)
-
-
 def problems(shared: Path, cache: Path, seed: int, *, quick: bool) -> Iterator[Problem]:
     """Yield the data sets; in a quick run only drawn ones, small."""
     rng = np.random.default_rng(seed)
@@ -62,30 +49,15 @@ def problems(shared: Path, cache: Path, seed: int, *, quick: bool) -> Iterator[P
     yield drawn_features(rng, 800 if quick else 4_000)
     if quick:
         return
-    corel, delicious = shared / "data" / "corel5k", shared / "data" / "delicious"
-    yield with_features("Corel5k, blobs", "corel5k", *blobs(corel))
+    yield with_features("Corel5k, blobs", "corel5k", *corel5k(shared, cache, "blobs"))
     Y = nuswide(shared / "data" / "nuswide")
     some = np.sort(np.random.default_rng(0).permutation(Y.shape[0])[:NUS_IMAGES])
     yield by_number("NUS-WIDE, by number", "nuswide", sp.csr_array(Y[some]))
-    network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
-    encoders: dict[str, tuple[str, dict[str, Any]]] = {
-        "network": (network, {"output": "features"}),
-        "visterms": ("visterms", {}),
-    }
-    for name, (encoder, params) in encoders.items():
-        yield with_features(f"Corel5k, {name}", "corel5k", *encoded(corel, encoder, params, cache / name))
-    parts = [
-        read_mulan(delicious / f"delicious-{part}.arff", delicious / "delicious.xml") for part in ("train", "test")
-    ]
-    rows = [matrix for part in parts for matrix in (unit_rows(part.X), part.Y)]
-    yield with_features("Delicious, words", "delicious", *rows)
-    yield by_number("Delicious, by number", "delicious", sp.csr_array(parts[0].Y))
-
-
-def drawn_pairs(rng: np.random.Generator, n_images: int) -> sp.csr_array:
-    """Draw pairs of a shape that is drawn, too."""
-    n_tags, shape = int(np.exp(rng.uniform(np.log(300), np.log(10_000)))), drawn_shape(rng)
-    return draw_pairs(n_images, draw_dictionary(n_tags, exponent=shape.pop("exponent"), random_state=rng), **shape)
+    for kind in ("network", "visterms"):
+        yield with_features(f"Corel5k, {kind}", "corel5k", *corel5k(shared, cache, kind))
+    pages = delicious(shared)
+    yield with_features("Delicious, words", "delicious", *pages)
+    yield by_number("Delicious, by number", "delicious", sp.csr_array(pages[1]))
 
 
 class Fitted:

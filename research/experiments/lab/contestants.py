@@ -72,6 +72,8 @@ class Ours:
         model.decision_function(rows.features(rows.judged))
 
     def learn(self, rows: Rows) -> Cost:
+        if self._name == "ease" and rows.X is not None:
+            raise UnsuitedError("With features it is ridge.")
         self._model = MODELS.create(self._name, **self._given)
         with Cost() as cost:
             self._model.fit(rows.X, rows.Y)

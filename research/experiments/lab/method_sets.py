@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from auto import chosen_by
 from defaults import JUDGED
-from harness.data_sets import Rows, encoded
+from harness.data_sets import Rows, chosen_by, corel5k
 from numpy.typing import NDArray
 from train_by_number import nuswide
 
@@ -62,15 +61,9 @@ def method_sets(shared: Path | None, cache: Path, seed: int, only: Sequence[str]
         yield of_problem("drawn", dictionary_problem(300, 40, n_features=200, seed=seed))
         yield of_pairs("drawn, by number", draw_pairs(300, draw_dictionary(60), random_state=seed))
         return
-    corel = shared / "data" / "corel5k"
-    network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
-    encoders: dict[str, tuple[str, dict[str, Any]]] = {
-        "network": (network, {"output": "features"}),
-        "visterms": ("visterms", {}),
-    }
-    for kind, (encoder, params) in encoders.items():
+    for kind in ("network", "visterms"):
         if chosen_by(name := f"Corel5k, {kind}", only):
-            yield of_rows(name, *encoded(corel, encoder, params, cache / kind))
+            yield of_rows(name, *corel5k(shared, cache, kind))
     if chosen_by(name := "Drawn scenes, visterms", only):
         yield scenes(name, cache, seed)
     if chosen_by(name := "Delicious, words", only):

@@ -214,7 +214,7 @@ def explain(
 
 
 ENCODE_EXAMPLES = (
-    ("visterm encode photos -o features", "visterms, the default"),
+    ("visterm encode photos -o features", "by the default network"),
     ("visterm encode photos --encoder onnx:net.onnx -o features", "a network of your own"),
     ("visterm encode new_photos --encoder run -o new_features", "the encoder of a run"),
     ("visterm encode s3://bucket/photos -o s3://bucket/features", "object stores"),

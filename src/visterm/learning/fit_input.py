@@ -21,7 +21,7 @@ from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import default_line
+from visterm.encoders.named import encoder_line
 from visterm.features.contents import is_features
 from visterm.features.stored import Features
 from visterm.features.streaming.memory import Plan, plan_memory
@@ -285,8 +285,9 @@ def clean_images(
             say(tags_read.line())
         tags_read.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))
         facts |= tags_read.facts()
-    if any_encoder and corpus.encoded is None:
-        say(default_line())
+    line = encoder_line(None if any_encoder else start.encoder) if corpus.encoded is None else None
+    if line is not None:
+        say(line)
 
     corpus, full_cleaning = cleaning.with_synonyms(corpus).with_ancestors(corpus, say)
     if full_cleaning.rules.prunes:

@@ -13,6 +13,7 @@ from visterm.core.learned import Record, Sizes, Text
 from visterm.core.persist import folder_kind, open_folder, read_description, refusing
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
+from visterm.encoders.named import DEFAULT_ENCODER, visterms_line
 from visterm.features.contents import FEATURES, is_features, read_checked
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
@@ -61,6 +62,16 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     except StorageError as error:
         raise with_go_back_advice(stored, error) from error
     return {"kind": kind} | catalogue_facts(stored) | {"run": run}
+
+
+def encoder_advice(path: str | os.PathLike[str]) -> str | None:
+    """Return what visterms cost, if they are the encoder of a catalogue's current run; None for other encoders."""
+    stored = StoredCatalogue.open(path)
+    try:
+        encoder = _read_described(stored.run_folder, "encoder")
+    finally:
+        stored.close()
+    return visterms_line() if encoder["name"] == DEFAULT_ENCODER else None
 
 
 def check(path: str | os.PathLike[str]) -> str:

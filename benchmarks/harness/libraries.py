@@ -1,17 +1,7 @@
-"""Features a second: `visterms` against scikit-image's LBP and scikit-learn's MiniBatchKMeans on the same photos.
-
-Both sides get JPEG bytes from the disk cache, run on one core, cut the same blocks and look for words among as many.
-Ours also shares each block out among its four nearest words. Seconds are of the processor, so that other work on the
-machine counts less. Run: ``python benchmarks/visterms.py --json visterms.json``.
-"""
+"""Visterms from parts of well-known libraries: scikit-image's LBP and scikit-learn's MiniBatchKMeans."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +10,11 @@ from skimage.color import rgb2lab
 from skimage.feature import local_binary_pattern
 from sklearn.cluster import MiniBatchKMeans
 
-from visterm.core.threads import one_blas_thread
 from visterm.encoders.blocks import pixel_codes
-from visterm.encoders.visterms import Visterms
 from visterm.kernels.nearest import nearest_words
 from visterm.kernels.pixels import block_edges, colour_codes, gray_levels, lbp_codes
 
-PHOTOS = Path(__file__).resolve().parents[2] / "shared" / "data" / "corel5k"
+PHOTOS = Path(__file__).resolve().parents[3] / "shared" / "data" / "corel5k"
 
 
 def photos(n, folder):
@@ -107,7 +95,7 @@ def parts(encoder, libraries, arrays):
     table, finder = encoder._table(), encoder._finder_and_pyramid()[0]
     codes = [pixel_codes(pixels, table) for pixels in arrays]
     scales = range(len(encoder.scales))
-    prepared = [look_up.keywords["prepared"] for look_up in finder._look_up]
+    prepared = [find.keywords["prepared"] for find in finder._find_nearest]
     blocks = [[finder.cutter.points(code, scale) for scale in scales] for code in codes]
     together = [np.concatenate([of_photo[scale] for of_photo in blocks]) for scale in scales]
     return {
@@ -124,44 +112,3 @@ def parts(encoder, libraries, arrays):
             lambda: [words.predict(points) for words, points in zip(libraries.words, together, strict=True)],
         ),
     }
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--train", type=int, default=2000, help="photos to learn from")
-    parser.add_argument("--photos", type=int, default=256, help="photos to encode")
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, one_blas_thread():
-        paths, source = photos(args.train, Path(folder))
-        started = time.process_time()
-        encoder = Visterms(n_jobs=1).fit(paths)
-        fit_seconds = time.process_time() - started
-        libraries = Libraries(encoder)
-        paths = paths[: args.photos]
-        sides = {"visterm": lambda: encoder.encode(paths), "libraries": lambda: libraries.encode(paths)}
-        seconds = {name: [] for name in sides}
-        for _ in range(args.repeats):
-            for name, encode in sides.items():
-                started = time.process_time()
-                encode()
-                seconds[name].append(time.process_time() - started)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    figures = {
-        "photos": source,
-        "n_photos": len(paths),
-        "n_words": len(encoder.codebook_),
-        "fit_photos": args.train,
-        "fit_seconds": fit_seconds,
-        "images_a_second_a_core": {name: len(paths) / value for name, value in medians.items()},
-        "ratio": medians["libraries"] / medians["visterm"],
-        "seconds": seconds,
-    }
-    print(json.dumps(figures, indent=1))
-    if args.json:
-        args.json.write_text(json.dumps(figures, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,264 @@
+"""Ours with defaults beside short programs with other libraries, on the same rows: quality and time.
+
+By features: `auto` and its candidates alone, scikit-learn's LogisticRegression and MLPClassifier. By number, one
+held-out tag each: `auto` and its candidates, EASE in ten lines of NumPy, and implicit's ALS and LightFM where they are
+installed. Data are Corel5k (features of a network, visterms, blobs), Delicious (words, and by number), NUS-WIDE by
+number, drawn scenes, and drawn families, whose shape is drawn as well (`--seed`, or the clock's).
+
+All have one thread, and take turns: seconds are those of a fit and of the scores, of the processor and by the clock;
+`--runs` repeats them. Test rows are judged once, or with `--validation` a part of the training rows. Differences in MAP
+over images have paired 95 % bootstrap intervals. N+ counts the tags recalled at least once with five tags an image; F1
+is that of the means of precision and recall over tags, with five tags an image, and with those that `best_f1` gives.
+
+    python benchmarks/rivals.py ../shared --cache CACHE --seed 1 --json docs/figures/rivals.json
+    make docs    # the tables of docs/benchmarks.md, from the JSON; `--data Corel5k --data number` renews these sets
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from harness.data_sets import (
+    Problem,
+    Rows,
+    by_number,
+    chosen_by,
+    corel5k,
+    delicious,
+    drawn_features,
+    drawn_pairs,
+    drawn_scenes,
+    nuswide,
+    with_features,
+)  # fmt: skip
+from harness.runs import machine, options, say, spread, write
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits
+
+from visterm.core.tables import MODELS
+from visterm.metrics import average_precisions, evaluate
+from visterm.metrics.significance import paired_bootstrap
+from visterm.models.blend.candidates import BY_NUMBER, DEFAULT_CANDIDATES
+from visterm.models.confidence.calibration import HeldOutChances
+from visterm.models.confidence.cutoffs import cutoff_of_best_f1, f1_score
+from visterm.models.confidence.fit_calibration import fit_calibration
+
+METRICS = ["map", "word_map", "p@5", "n_plus@5", "tag_p@5", "tag_r@5", "tag_f1@5"]
+PAIRED, NUS_IMAGES, SCENES, DIM = 5_000, 20_000, 1_000, 100
+WARM = 700  # Images of the fit that compiles; `auto` holds out images of 600 and more
+COLUMNS = ("MAP", "`auto` less it", "of five tags, right", "word MAP", "N+", "F1", "processor", "clock")
+
+
+class Ours:
+    """A model of visterm with its defaults."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, rows: Rows) -> Any:
+        self.model = MODELS.create(self._name).set_known(n_jobs=1, random_state=0).fit(rows.X, rows.Y)
+        return self.model.decision_function(rows.features(rows.judged))
+
+
+def logistic_regression(rows: Rows) -> Any:
+    """Fit a classifier per tag, and return chances."""
+    return OneVsRestClassifier(LogisticRegression()).fit(rows.X, rows.Y.toarray() > 0).predict_proba(rows.judged)
+
+
+def network(rows: Rows) -> Any:
+    """Fit a network with one hidden layer, and return chances."""
+    return MLPClassifier(random_state=0).fit(rows.X, rows.Y.toarray() > 0).predict_proba(rows.judged)
+
+
+def ease(rows: Rows, penalty: float = 100.0) -> Any:
+    """Return the scores of Steck's program."""
+    inverse = np.linalg.inv((rows.Y.T @ rows.Y).toarray() + penalty * np.eye(rows.Y.shape[1]))
+    weights = inverse / -np.diag(inverse)
+    np.fill_diagonal(weights, 0)
+    return rows.Y[rows.judged] @ weights
+
+
+def als(rows: Rows) -> Any:
+    """Return products of implicit's factors, with its defaults, but a factor per 16 tags: more are worse."""
+    factors = max(1, min(DIM, rows.Y.shape[1] // 16))
+    model = import_module("implicit.als").AlternatingLeastSquares(factors=factors, num_threads=1, random_state=0)
+    model.fit(sp.csr_matrix(rows.Y), show_progress=False)
+    return model.user_factors[rows.judged] @ model.item_factors.T
+
+
+def lightfm(rows: Rows) -> Any:
+    """Return LightFM's scores: with the WARP loss, the epochs of its documentation, and rows as long as ours."""
+    model = import_module("lightfm").LightFM(no_components=DIM, loss="warp", random_state=0)
+    model.fit(sp.coo_matrix(rows.Y), epochs=30, num_threads=1)
+    biases, tags = model.get_item_representations()
+    return model.get_user_representations()[1][rows.judged] @ tags.T + biases
+
+
+FEATURE_RIVALS = {"scikit-learn LogisticRegression": logistic_regression, "scikit-learn MLPClassifier": network}
+NUMBER_RIVALS = {"EASE in NumPy": ease, "implicit ALS": als, "LightFM": lightfm}
+PACKAGES = {"implicit ALS": "implicit", "LightFM": "lightfm"}
+MISSING = [name for name, package in PACKAGES.items() if find_spec(package) is None]
+
+
+def data_sets(shared: Path, cache: Path, seed: int, *, quick: bool) -> dict[str, Callable[[str], Problem]]:
+    """Return what reads or draws each data set; in a quick run only drawn ones, small."""
+
+    def features(name: str, draw: int) -> Problem:
+        return replace(drawn_features(np.random.default_rng([seed, draw]), 800 if quick else 5_600), name=name)
+
+    def pairs(name: str) -> Problem:
+        Y = drawn_pairs(np.random.default_rng([seed, 3]), 1_000 if quick else 12_500)
+        return by_number(name, "drawn pairs", Y, PAIRED)
+
+    drawn: dict[str, Callable[[str], Problem]] = {
+        "drawn, first": lambda name: features(name, 1),
+        "drawn, second": lambda name: features(name, 2),
+        "drawn pairs, by number": pairs,
+    }
+    if quick:
+        return drawn
+    corel: dict[str, Callable[[str], Problem]] = {
+        f"Corel5k, {kind}": lambda name, kind=kind: with_features(name, "corel5k", *corel5k(shared, cache, kind))
+        for kind in ("network", "visterms", "blobs")
+    }
+    return corel | drawn | {
+        "scenes, visterms": lambda name: some_scenes(name, cache),
+        "NUS-WIDE, by number": lambda name: by_number(name, "nuswide", some_concepts(shared), PAIRED),
+        "Delicious, by number": lambda name: by_number(name, "delicious", sp.csr_array(delicious(shared)[1]), PAIRED),
+        "Delicious, words": lambda name: with_features(name, "delicious", *delicious(shared)),
+    }  # fmt: skip
+
+
+def some_concepts(shared: Path) -> sp.csr_array:
+    """Return the tags of some of NUS-WIDE's images."""
+    Y = nuswide(shared / "data" / "nuswide")
+    return sp.csr_array(Y[np.sort(np.random.default_rng(0).permutation(Y.shape[0])[:NUS_IMAGES])])
+
+
+def some_scenes(name: str, cache: Path) -> Problem:
+    """Return drawn scenes with visterms; the last fifth is for the end."""
+    X, Y = drawn_scenes(cache, SCENES)
+    n = X.shape[0] * 4 // 5
+    return with_features(name, "drawn scenes", X[:n], Y[:n], X[n:], Y[n:])
+
+
+def in_turns(rows: Rows, programs: dict[str, Callable[[Rows], Any]], runs: int) -> tuple[dict[str, Any], Any]:
+    """Run the programs in turn; return the scores of each, and the seconds of the processor and of the clock."""
+    scores: dict[str, Any] = {}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
+    for _ in range(runs):
+        for name, program in programs.items():
+            processor, clock = time.process_time(), time.perf_counter()
+            made = np.asarray(program(rows))
+            seconds[name].append((time.process_time() - processor, time.perf_counter() - clock))
+            scores.setdefault(name, made)
+            say(f"  {name:34} {seconds[name][-1][0]:7.1f} s")
+    return scores, seconds
+
+
+def measure(rows: Rows, runs: int) -> dict[str, Any]:
+    """Compare `auto` with its candidates and with the rivals on the same rows."""
+    candidates, rivals = (BY_NUMBER, NUMBER_RIVALS) if rows.X is None else (DEFAULT_CANDIDATES, FEATURE_RIVALS)
+    auto = Ours("auto")
+    programs: dict[str, Any] = {"auto": auto, **{name: Ours(name) for name, _ in candidates}}
+    programs |= {name: rival for name, rival in rivals.items() if name not in MISSING}
+    auto(Rows(rows.X if rows.X is None else rows.X[:WARM], sp.csr_array(rows.Y[:WARM]), rows.judged[:1], rows.right))
+    scores, seconds = in_turns(rows, programs, runs)
+    entry: dict[str, Any] = {"methods": {name: {"missing": "not installed"} for name in rivals if name in MISSING}}
+    maps = {name: average_precisions(each, rows.right, exclude=rows.known) for name, each in scores.items()}
+    for name, each in scores.items():
+        processor, clock = map(spread, zip(*seconds[name], strict=True))
+        figures = evaluate(each, rows.right, METRICS, exclude=rows.known)
+        entry["methods"][name] = {**figures, "processor": processor, "clock": clock}
+        if name != "auto":
+            entry["methods"][name]["auto less it"] = paired_bootstrap(maps["auto"], maps[name])._asdict()
+    entry["weights"] = {each["model"]: each["weight"] for each in auto.model.report_}
+    if rows.X is not None:
+        entry |= {"lift": auto.model.lift_, "with best_f1": with_cutoffs(auto.model, rows, scores["auto"])}
+    return entry
+
+
+def with_cutoffs(auto: Any, rows: Rows, scores: Any) -> dict[str, float] | None:
+    """Measure the tags above the cut-offs of the best F1, which are chosen on images that `auto` didn't learn from."""
+    held = auto.take_held_out()
+    if held is None:
+        return None
+    others, every = np.setdiff1d(np.arange(rows.Y.shape[0]), held.images), np.arange(len(held.images))
+    counts = np.bincount(rows.Y.indices[rows.Y.data > 0], minlength=rows.Y.shape[1])
+    learned = rows.Y[others] if others.size else rows.Y  # by folds, each image is held out once
+    calibration = fit_calibration(held.scores(every), rows.Y[held.images], learned, counts)
+    if calibration is None or calibration.held_out is None:
+        return None
+    judged = HeldOutChances.of(calibration.confidences(scores), rows.right.toarray() > 0)
+    given = judged.chances >= cutoff_of_best_f1(calibration.held_out, "macro")[judged.tags]
+    return {"f1": f1_score(judged, given, "macro"), "tags an image": float(given.sum() / judged.image_counts.size)}
+
+
+def tables(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a table per data set, the best MAP first."""
+    names = ", ".join(f"{name} {text}" for name, text in result["machine"].items() if name in ("processor", "python"))
+    yield f"Measured on {result['measured on']} ({names}), with one thread and the seed {result['seed']}."
+    for name, entry in result["data"].items():
+        yield f"\n#### {name}\n\n{entry['about']}.\n\n| | {' | '.join(COLUMNS)} |\n|{' --- |' * (len(COLUMNS) + 1)}"
+        methods = entry["methods"]
+        for method in sorted(methods, key=lambda method: -methods[method].get("map", 0)):
+            yield f"| {f'`{method}`' if method in MODELS.names() else method} | {' | '.join(cells(methods[method]))} |"
+        if entry.get("with best_f1"):
+            yield "\nWith the cut-offs of `best_f1`: F1 {f1:.3f}, {tags an image:.1f} tags an image.".format_map(
+                entry["with best_f1"]
+            )
+
+
+def cells(each: dict[str, Any]) -> list[str]:
+    """Return the cells of a method's row."""
+    if "missing" in each:
+        return [each["missing"], *[""] * (len(COLUMNS) - 1)]
+    less = each.get("auto less it")
+    shown = [f"{each['map']:.4f}", f"{less['mean']:+.3f} ({less['low']:+.3f} to {less['high']:+.3f})" if less else ""]
+    shown += [f"{100 * each['p@5']:.0f} %", f"{each['word_map']:.3f}", f"{each['n_plus@5']:.0f}"]
+    seconds = (each[what]["median"] for what in ("processor", "clock"))
+    return [*shown, f"{each['tag_f1@5']:.3f}", *(f"{spent:,.{2 if spent < 10 else 0}f} s" for spent in seconds)]
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("shared", type=Path, nargs="?", help="the folder that holds data and models")
+    parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
+    parser.add_argument("--seed", type=int, help="of the drawn families; without, the clock's")
+    parser.add_argument("--validation", action="store_true", help="measure on validation rows, not on test rows")
+    parser.add_argument("--data", action="append", default=[], help="only sets with this in their name; others stay")
+    parser.set_defaults(runs=1)
+    chosen = parser.parse_args()
+    if chosen.shared is None and not chosen.quick:
+        parser.error("Name the folder with the data, or pass --quick.")
+    seed = time.time_ns() % 2**31 if chosen.seed is None else chosen.seed
+    result: dict[str, Any] = {"machine": machine(), "seed": seed, "runs": chosen.runs, "data": {}}
+    result["measured on"] = "validation rows" if chosen.validation else "test rows"
+    if chosen.data and chosen.json and chosen.json.exists():
+        result["data"] = json.loads(chosen.json.read_text(encoding="utf-8"))["data"]
+    warnings.filterwarnings("ignore", module="sklearn")  # of what did not converge, and of tags without an image
+    with threadpool_limits(1):
+        for name, read in data_sets(chosen.shared, chosen.cache, seed, quick=chosen.quick).items():
+            if chosen_by(name, chosen.data):
+                problem = read(name)
+                say(f"{name}: {problem.about}")
+                measured = measure(problem.choose if chosen.validation else problem.final, chosen.runs)
+                result["data"][name] = {"about": problem.about, **measured}
+                write(result, chosen.json)
+    say("\n".join(tables(result)))
+
+
+if __name__ == "__main__":
+    main()
