@@ -19,8 +19,7 @@ from visterm.core.writing import Place
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
-from visterm.data.tag_rules import WORDNET, Rules, TagRules
-from visterm.data.tag_senses import find_wordnet
+from visterm.data.tag_rules import Rules, TagRules
 from visterm.evaluation.evaluate import (
     DEFAULT_METRICS,
     SIBLING_METRIC,
@@ -148,11 +147,8 @@ class EvaluateRequest:
 
     @cached_property
     def isa(self) -> Path | None:
-        """Return the file of is-a relations, or WordNet's folder; None if there is none, or searches are measured."""
-        isa = self.rules.isa
-        if isa is None or self.queries is not None:
-            return None
-        return find_wordnet(None) if isa == WORDNET else Path(isa)
+        """Return the file of is-a relations; None if there is none, or searches are measured."""
+        return None if self.rules.isa is None or self.queries is not None else Path(self.rules.isa)
 
 
 @dataclass(frozen=True)

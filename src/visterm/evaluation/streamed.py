@@ -23,10 +23,9 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
-from visterm.data.relations import sibling_sets
+from visterm.data.relations import read_is_a, sibling_sets
 from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name
 from visterm.data.tag_formats.tables import check_in_file, stream_table
-from visterm.data.tag_senses import read_relations
 from visterm.features.streaming.joining import (
     BATCH_ROWS,
     NO_SPLIT,
@@ -95,7 +94,7 @@ def evaluate_streamed(
     vocabulary = tagger.vocabulary
     shards = Shards(features)
     check_fingerprint(tagger.encoder, shards.contents)
-    siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
+    siblings = None if isa is None else sibling_sets(read_is_a(isa), vocabulary)
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
         judged = MeasuredTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
