@@ -142,19 +142,11 @@ def evaluate_taggers(
         are_same = np.array_equal(columns, np.arange(len(tagger.vocabulary)))
         rankers.append(Ranker(tagger, X, None if are_same else columns))
     values: list[dict[str, NDArray[np.float64]]] = []
-    undefined: dict[str, str] = {}
+    undefined: dict[str, str] = {}  # optional metric without values to average -> the reason
 
     for ranker in rankers:
         tagger_values = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
-        undefined = {}  # optional metric without values to average -> the reason
-        for name in optional:
-            try:
-                means({name: tagger_values[name]}, judgements)
-            except DataError as error:
-                undefined[name] = str(error)
-        if len(undefined) < len(tagger_values):
-            tagger_values = {name: array for name, array in tagger_values.items() if name not in undefined}
-        means(tagger_values, judgements)  # raises an error for a metric without values to average
+        tagger_values, undefined = without_undefined(tagger_values, optional, judgements)
         values.append(tagger_values)
 
     return AnnotationEvaluation(
@@ -167,6 +159,25 @@ def evaluate_taggers(
         n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
         undefined=undefined,
     )  # fmt: skip
+
+
+def without_undefined(
+    values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+    """Leave out optional metrics without values to average, unless no metric has any; return the others, and reasons.
+
+    Raises DataError for another metric without values to average.
+    """
+    undefined: dict[str, str] = {}
+    for name in optional:
+        try:
+            means({name: values[name]}, judgements)
+        except DataError as error:
+            undefined[name] = str(error)
+    if len(undefined) < len(values):
+        values = {name: array for name, array in values.items() if name not in undefined}
+    means(values, judgements)
+    return values, undefined
 
 
 def encode_for_all(
