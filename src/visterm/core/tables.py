@@ -136,6 +136,7 @@ ENCODERS = Registry(
         ),
         _encoder("ids", "ids:Ids", "only a name or number for each image, no photos", VSE_ENS),
         _in_research("histograms", "counts of colours and textures in parts of the photo", OBJECTS_AND_PARTS),
+        _in_research("grouped_visterms", "visterms, looked for only in the nearest groups of words: faster", PAMIR),
         _in_research("kernel_pca", "shorter vectors from those of another encoder (kernel PCA)", OBJECTS_AND_PARTS),
         _in_research("bag_kernel", "how similar a photo's patches are to each training photo's", PAMIR),
         _in_research("timm", "features of any neural network of the package timm", extra="torch"),
