@@ -74,6 +74,7 @@ MODELS = Registry(
         ),
         _in_research("owpc_sgd", "joint embedding, WARP loss with exact ranks", WSABIE),
         _in_research("pamir_ia", "one linear scorer per tag, learns from pairs of tags", PAMIR),
+        _in_research("kernel_pamir", "pamir over a kernel: learns from how similar photos are to each other", PAMIR),
         _in_research("one_vs_rest", "one linear yes-or-no classifier per tag", WSABIE),
         _in_research("opt_auc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
         _in_research("rp_knn", "knn with a search tree: faster, misses some similar photos", WSABIE),

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         learn_palette,
     )
     from visterm.encoders.contract import AnyEncoder
-    from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
     from visterm.encoders.network import NetworkEncoder
     from visterm.encoders.preparation import Preparation, as_size, pooled
@@ -46,7 +45,6 @@ _NAMES = {
     "chain": "NestedEncoder",
     "codebook": "COLOUR_SPACES MAX_VALUE MAX_COLOURS assign_words learn_codebook learn_palette",
     "contract": "AnyEncoder",
-    "landmarks": "KERNELS Landmarks landmark_columns",
     "named": "DEFAULT_ENCODER make_encoder",
     "network": "NetworkEncoder",
     "preparation": "Preparation as_size pooled",
