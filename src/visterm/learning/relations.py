@@ -52,8 +52,8 @@ class WordRelations(NamedTuple):
 
         Raises DataError if a file cannot be read, or has no relation of a tag in `vocabulary`.
         """
-        part_of_pairs = () if part_of is None else read_part_of(part_of)
-        is_a_pairs = () if is_a is None else read_is_a(is_a)
+        part_of_pairs: Sequence[tuple[str, str]] = () if part_of is None else read_part_of(part_of)
+        is_a_pairs: Sequence[tuple[str, str]] = () if is_a is None else read_is_a(is_a)
         try:
             part_pairs(part_of_pairs, vocabulary)
         except DataError as error:
