@@ -183,7 +183,6 @@ def test_a_copy_of_a_blend_keeps_its_weights_its_lift_and_the_offsets_of_tags():
         ("ensemble", {"members": [("ridge", {}), ("knn", {})]}),
         ("wsabie", {"dim": 8, "epochs": 8, "valid_share": 0.25}),
         ("pamir", {"epochs": 5, "valid_share": 0.25}),
-        ("pamir", {"epochs": 5, "valid_share": 0.25, "kernel": "intersection"}),
     ],
 )
 def test_confidences_hold_for_new_images_whether_or_not_the_model_holds_some_out(name, settings):

@@ -138,6 +138,7 @@ RESEARCH: Final = "visterm-research"
 PACKAGE_COMMANDS: Final = {
     "demo": "Draw a small photo library, and try everything on it.",
     "reproduce": "Run a paper's comparison again.",
+    "wordnet": "Find in WordNet which tags are parts or kinds of others.",
 }
 """Command of the package `RESEARCH` -> its line in `visterm --help`, so that listing commands imports nothing."""
 

@@ -320,8 +320,7 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
     Raises UserError if they are invalid, given twice, or no tags are learned; DataError if a file is missing.
     """
     rules, relations = request.rules, request.relations
-    if rules.part_of is not None or rules.isa is not None or rules.tag_synsets is not None:
-        check_sources(rules)
+    check_sources(rules)
     rules_have_relations = rules.part_of is not None or rules.isa is not None
     if relations is None and not rules_have_relations:
         return

@@ -190,5 +190,5 @@ def _siblings(tagger: Tagger, words: NDArray[np.int32]) -> list[RelatedTag]:
 
 
 def _no_relations_error(how: str, relations: str, rule: str) -> UserError:
-    advice = f'Fit a run with a file of tag rules that has {rule} = "wordnet" or a CSV of relations, and index again.'
+    advice = f"Fit a run with a file of tag rules that has the rule {rule}, and index again."
     return UserError(f"The run of this catalogue knows no {relations}.", setting="expand", value=how, advice=advice)
