@@ -75,7 +75,7 @@ $(VENV)/.base: pyproject.toml research/pyproject.toml constraints.txt | $(VENV)/
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml research/pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,lance,map,onnx,parquet,plot,raw,ray,s3,text,torch]' -e './research[torch]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,implicit,lance,map,onnx,parquet,plot,raw,ray,s3,text,torch]' -e './research[torch]'
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.site: $(VENV)/.dev

@@ -17,9 +17,6 @@ from typing import Any
 
 import pytest
 
-from visterm.core.errors import DataError
-from visterm.data.tag_senses import find_wordnet, read_database
-
 NO_NETWORKS = tempfile.TemporaryDirectory(prefix="visterm-no-networks-")
 # Read when huggingface_hub is imported: what lies in the developer's cache, or in a table of networks, changes no test.
 for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE"):
@@ -142,19 +139,6 @@ def shared() -> Path:
     folder = Path(os.environ.get("VISTERM_SHARED", beside))
     if not folder.is_dir():
         pytest.skip(f"wants the data beside the project, and there is no {folder}")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def wordnet_folder() -> Path:
-    """The folder of WordNet 3.0's files, as Debian's wordnet-base brings them; figures in tests are of that version."""
-    try:
-        folder = find_wordnet()
-        licence = read_database(folder, "data.noun")[:2000]
-    except DataError as error:
-        pytest.skip(str(error))
-    if b"WordNet 3.0 " not in licence:
-        pytest.skip(f"wants WordNet 3.0; another version is in {folder}")
     return folder
 
 

@@ -80,7 +80,7 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         start = time.perf_counter()
         found = evaluate_streamed(tagger, features, tags, EVALUATED, work=folder)
         took = time.perf_counter() - start
-        figures = {name: value.mean for name, value in found.values.items()}
+        figures = {name: float(np.nanmean(values)) for name, values in found.values.items()}
         say(json.dumps({"images": found.n_images, "images_per_second": found.n_images / took, **figures}))
         return
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=threads)

@@ -1,11 +1,17 @@
-"""Write the graph of EfficientNet-Lite2 without weights, which the encoder appends; `--check` says if it is stale."""
+"""Write the graph of EfficientNet-Lite2 without weights, which the encoder appends, and the names of its classes.
+
+`--check` says if one of them is stale. The names are those of WordNet, in the order of the package timm.
+"""
 
 import sys
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from visterm.encoders.effnet_lite import GRAPH, HEAD_WIDTH, convolutions
+from visterm.encoders.effnet_lite import CLASSES, GRAPH, HEAD_WIDTH, convolutions
 
 OPSET, IR_VERSION = 13, 8  # Old versions, so that any onnxruntime of the last years opens the file
 PIXEL_MEAN, PIXEL_STD = 127, 128  # Of all three colours, in training
@@ -43,12 +49,24 @@ def graph() -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
+def classes() -> str:
+    """Return a line for each class: its first name that no other class has, or nothing."""
+    spec = find_spec("timm")
+    assert spec is not None
+    folder = Path(str(spec.origin)).parent / "data" / "_info"
+    lines = (folder / "imagenet_synset_to_lemma.txt").read_text(encoding="utf-8").splitlines()
+    names_of = dict(line.split(maxsplit=1) for line in lines)
+    names = [names_of[synset].split(", ") for synset in (folder / "imagenet_synsets.txt").read_text().split()]
+    counts = Counter(name.casefold() for group in names for name in group)
+    return "".join(next((name for name in group if counts[name.casefold()] == 1), "") + "\n" for group in names)
+
+
 def main() -> int:
-    """Write the graph, or only compare it."""
-    is_fresh = GRAPH.exists() and GRAPH.read_bytes() == graph()
+    """Write both files, or only compare them."""
     if "--check" in sys.argv:
-        return 0 if is_fresh else 1
+        return 0 if GRAPH.read_bytes() == graph() and CLASSES.read_text(encoding="utf-8") == classes() else 1
     GRAPH.write_bytes(graph())
+    CLASSES.write_text(classes(), encoding="utf-8")
     return 0
 
 

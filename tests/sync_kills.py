@@ -47,7 +47,7 @@ FAULTS = (served.cut, served.lost, served.reset, served.half_json)
 SLOW_TO_IMPORT = (
     "visterm.library.learn", "visterm.models.linear.ridge", "visterm.encoders.visterms", "visterm.encoders.codebook",
     "visterm.learning.calibrating", "visterm.data.tag_queries", "visterm.metrics.report", "sklearn.base", "pi_heif",
-    "visterm.kernels.pixels", "visterm.kernels.word_groups",
+    "visterm.kernels.pixels",
 )  # fmt: skip
 """What a process would else import in the middle of a round: a second on a quiet machine."""
 SECONDS = 1.0  # By the server's clock, of each request

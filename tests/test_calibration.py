@@ -26,7 +26,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
-from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores, unfitted
+from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores, unfitted, what_to_expect
 from visterm.learning.learned import CALIBRATION
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.ranking import contenders
@@ -183,7 +183,6 @@ def test_a_copy_of_a_blend_keeps_its_weights_its_lift_and_the_offsets_of_tags():
         ("ensemble", {"members": [("ridge", {}), ("knn", {})]}),
         ("wsabie", {"dim": 8, "epochs": 8, "valid_share": 0.25}),
         ("pamir", {"epochs": 5, "valid_share": 0.25}),
-        ("pamir", {"epochs": 5, "valid_share": 0.25, "kernel": "intersection"}),
     ],
 )
 def test_confidences_hold_for_new_images_whether_or_not_the_model_holds_some_out(name, settings):
@@ -351,15 +350,17 @@ def test_queries_are_measured_by_confidence_as_a_search_ranks_by_it(library):
     folder, catalogue, given = library
     photos = sorted((folder / "photos").iterdir())
     corpus = Corpus.of(photos, [path.name for path in photos], [given[path.name] for path in photos])
-    found = evaluate_queries([catalogue.tagger], corpus, combine="confidence")
+    found = evaluate_queries([catalogue.tagger], corpus)
     query = found.texts.index("t0, t1")
-    hits = catalogue.search(["t0", "t1"], 20, combine="confidence").hits
+    hits = catalogue.search(["t0", "t1"], 20).hits
     [best] = found.best_images([query], 20)
     assert best.scores.tolist() == pytest.approx([hit.score for hit in hits], rel=1e-4)
     assert {corpus.names[image] for image in best.ids} == {hit.image for hit in hits}
     bare = Tagger.from_parts(catalogue.tagger.encoder, catalogue.tagger.model, catalogue.tagger.vocabulary)
     with pytest.raises(UserError, match="needs a run with confidences, and this run has none"):
         evaluate_queries([bare], corpus, combine="confidence")
+    by_sum = [evaluate_queries([bare], corpus, combine=how).values[0]["AvgP"] for how in (None, "sum")]
+    np.testing.assert_array_equal(*by_sum)
 
 
 def test_a_tag_or_a_photo_at_the_prompt_shows_its_confidence_or_else_its_score():
@@ -455,6 +456,11 @@ def test_what_to_expect_counts_right_tags_of_the_best_five_and_sure_ones():
         "right of 5 tags": 1.0, "tags of a photo": 2.0, "tags at precision 0.9": given.sum() / 100,
         "surest held-out tags": 40,
     }  # fmt: skip
+    below = sp.eye_array(6) + sp.csr_array(([1, 1], ([0, 0], [1, 5])), shape=(6, 6))  # the first is above two others
+    of_tree = expectations(HeldOutScores(scores, Y, Y), THREE._replace(held_out=held, curve=curve), below)
+    assert of_tree["tags of a photo without those above"] == 1.5
+    line = what_to_expect(of_tree | {"tags": 6, "calibration images": 3})
+    assert "(people gave 1.5, 2.0 with the tags above them)" in line
 
 
 @pytest.mark.parametrize("certain", [False, True])

@@ -88,9 +88,9 @@ def test_a_file_of_rules_that_is_not_there_is_named(folder):
 
 def test_paths_in_a_file_of_rules_start_from_its_folder_and_those_of_a_mapping_from_here(folder):
     (folder / "rules").mkdir()
-    (folder / "rules" / "tags.toml").write_text("part_of = 'parts.csv'\nisa = 'wordnet'\n", encoding="utf-8")
+    (folder / "rules" / "tags.toml").write_text("part_of = 'parts.csv'\n", encoding="utf-8")
     rules = TagRules.of(folder / "rules" / "tags.toml")
-    assert (rules.part_of, rules.isa) == (str(folder / "rules" / "parts.csv"), "wordnet")
+    assert (rules.part_of, rules.isa) == (str(folder / "rules" / "parts.csv"), None)
     assert TagRules.of({"part_of": folder / "parts.csv"}).part_of == str(folder / "parts.csv")
     assert TagRules.of(rules) is rules
 

@@ -93,3 +93,37 @@ def test_weights_beyond_the_memory_and_wrong_settings_are_refused(monkeypatch):
     monkeypatch.setattr(ease, "MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(TooLargeError, match="max_inputs"):
         Ease().fit(None, Y)
+
+
+@pytest.mark.parametrize("max_inputs", [40, 25])
+def test_scores_without_one_tag_are_those_of_a_fit_without_it(max_inputs):
+    Y = drawn_tags(120)
+    images = np.flatnonzero(Y.sum(axis=1) > 1)[:30]
+    tags = np.array([np.flatnonzero(row)[-1] for row in Y[images]])
+    model = Ease(alpha=3, max_inputs=max_inputs)
+    scores = model.fit_leaving_out(Y, images, tags)
+    again = Ease(alpha=3, max_inputs=max_inputs).fit(None, Y)
+    np.testing.assert_array_equal(model.tag_rows_, again.tag_rows_)
+    inputs, others = again.inputs_, np.setdiff1d(np.arange(40), again.inputs_)
+    for image, tag, row in zip(images, tags, scores, strict=True):
+        without = Y.astype(np.float64)
+        without[image, tag] = 0
+        known = without[image, inputs]
+        expected = np.empty(40)
+        expected[inputs] = known @ plain_ease(without[:, inputs], 3)
+        gram = without[:, inputs].T @ without[:, inputs] + 3 * np.eye(inputs.size)
+        expected[others] = known @ np.linalg.solve(gram, without[:, inputs].T @ without[:, others])
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+
+
+def test_an_image_has_the_same_scores_alone_and_among_many():
+    Y = drawn_tags()
+    Y[7] = 0  # no tags: nothing to predict from
+    model = Ease(alpha=5).fit(None, Y)
+    all_scores = model.decision_function(None)
+    np.testing.assert_array_equal(all_scores[7], 0)
+    np.testing.assert_array_equal(np.concatenate([block for _, block in model.score_blocks(None)]), all_scores)
+    eye = sp.eye_array(len(Y), format="csr", dtype=np.float32)
+    for image in (0, 7):
+        np.testing.assert_array_equal(model.decision_function(eye[[image]])[0], all_scores[image])
+        np.testing.assert_array_equal(model.annotate(eye[[image]], 5).ids[0], model.annotate(None, 5).ids[image])

@@ -11,6 +11,7 @@ import runpy
 import struct
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -398,3 +399,18 @@ def test_a_row_of_the_users_can_name_no_other_package(cache, tmp_path):
     (tmp_path / "networks.toml").write_text(f'[mine]\n{row}package = "another"\n')
     with pytest.raises(Exception, match=f"package is 'another'; expected {REQUIREMENT}"):
         networks()
+
+
+@pytest.mark.skipif(find_spec("timm") is None, reason="timm, which has the names of the classes, is not installed")
+def test_the_names_of_the_classes_are_those_of_wordnet():
+    program = runpy.run_path(str(ROOT / "docs" / "make_effnet_lite.py"))
+    assert program["classes"]() == effnet_lite.CLASSES.read_text(encoding="utf-8")
+
+
+def test_each_named_class_has_its_weights():
+    words, weights = effnet_lite.class_words(), effnet_lite.class_weights()
+    assert weights.shape == (len(words), 1280) == (993, 1280)
+    stored = read_tensors(weights_file().read_bytes(), "weights")["_fc.weight"]
+    np.testing.assert_array_equal(weights[words.index("goldfish")], stored[1])
+    np.testing.assert_array_equal(weights[words.index("toilet tissue")], stored[999])
+    assert "crane" not in words  # a bird and a machine

@@ -192,10 +192,9 @@ def test_a_run_without_confidences_gives_scores_alone(photos, network, tmp_path)
     ("model", "settings", "reason"),
     [
         ("likely_tags", {}, "model of this run is 'likely_tags'"),
-        ("pamir", {"kernel": "rbf"}, "the kernel 'rbf'"),
         ("auto", {"candidates": [["likely_tags", {}]]}, "'auto' asks the model 'likely_tags'"),
     ],
-    ids=["neighbours", "kernel", "blend"],
+    ids=["neighbours", "blend"],
 )
 def test_runs_that_cannot_be_exported_say_why_and_what_to_do(model, settings, reason, photos, network):
     with pytest.raises(UserError, match=reason):

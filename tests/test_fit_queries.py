@@ -1,4 +1,4 @@
-"""Runs that learn from queries: `Tagger.fit_queries`, `visterm fit --queries`; weights of words from other texts."""
+"""Runs that learn from queries: `Tagger.fit`, `visterm fit --queries`; weights of words from other texts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def tagger_of(folder, **settings):
 
 def test_queries_of_the_tags_teach_what_the_tags_do(library):
     folder, planted = library
-    tagger = tagger_of(folder).fit_queries(None, folder / "clicks.csv")
+    tagger = tagger_of(folder).fit(None, None, queries=folder / "clicks.csv")
     assert tagger.vocabulary.tags == WORDS
     np.testing.assert_array_equal(tagger.vocabulary.counts, planted.Y_train.sum(axis=0))
     made = queries_of_tags(planted.Y_train)
@@ -77,7 +77,7 @@ def test_queries_of_the_tags_teach_what_the_tags_do(library):
 
 def test_the_run_is_saved_annotates_and_is_evaluated_as_any_other(library, tmp_path):
     folder, _ = library
-    tagger_of(folder).fit_queries(None, folder / "clicks.csv").save(tmp_path / "run")
+    tagger_of(folder).fit(None, None, queries=folder / "clicks.csv").save(tmp_path / "run")
     again = Tagger.load(tmp_path / "run")
     assert again.calibration is not None
     assert again.calibration.slope.shape == (12,)
@@ -119,7 +119,7 @@ def test_images_of_the_split_valid_and_their_queries_say_when_to_stop(library):
     folder, _ = library
     corpus = Corpus.read_names(folder / "tags.csv")
     corpus.splits[150:200] = ["valid"] * 50
-    tagger = tagger_of(folder).fit_queries(corpus, folder / "clicks.csv", "given")
+    tagger = tagger_of(folder).fit(corpus, "given", queries=folder / "clicks.csv")
     assert tagger.facts["images"] == 150
     assert tagger.facts["validation images"] == 50
     assert tagger.model.history_[0]["map"] > 0
@@ -150,13 +150,14 @@ def test_images_of_a_folder_are_learned_from_under_the_names_that_queries_give_t
 def test_what_cannot_learn_from_queries_is_refused_with_what_can(library):
     folder, _ = library
     with refused("model", value="ridge"):
-        Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model="ridge").fit_queries(None, folder / "clicks.csv")
+        tagger = Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model="ridge")
+        tagger.fit(None, None, queries=folder / "clicks.csv")
     with refused("encoder", value="ids"):
-        Tagger(encoder="ids", model="pamir").fit_queries(None, folder / "clicks.csv")
+        Tagger(encoder="ids", model="pamir").fit(None, None, queries=folder / "clicks.csv")
     with refused("images"):
-        Tagger(model="pamir").fit_queries(None, folder / "clicks.csv")
+        Tagger(model="pamir").fit(None, None, queries=folder / "clicks.csv")
     with refused("min_count", value=1, error=DataError):
-        tagger_of(folder).fit_queries(None, [QueryRow("worda", "1.jpg", 0)])
+        tagger_of(folder).fit(None, None, queries=[QueryRow("worda", "1.jpg", 0)])
 
 
 def test_texts_are_counted_whatever_their_case_and_stops(tmp_path):
@@ -191,7 +192,7 @@ def test_words_weigh_by_a_reference_corpus_where_one_is_given(library, tmp_path,
     tagger = tagger_of(folder)
     tagger.parts = tagger.parts.changed(model=Watched(epochs=2, n_jobs=1))
     if of == "queries":
-        tagger.fit_queries(None, folder / "clicks.csv", idf=tmp_path / "texts.txt", calibrate=False)
+        tagger.fit(None, None, queries=folder / "clicks.csv", idf=tmp_path / "texts.txt", calibrate=False)
     else:
         tagger.fit(None, folder / "tags.csv", idf=tmp_path / "texts.txt", calibrate=False)
     # worda is in all texts and weighs nothing beside others, wordb is in one of four, wordd in none: as if in one.

@@ -18,7 +18,7 @@ from visterm.core.persist import file_hash
 from visterm.learning.fit_request import FitRequest
 
 ONLY_PYTHON = {"relations", "work", "idf", "split", "device", "valid", "calibrate", "n_jobs", "seed"}
-ONLY_COMMAND_LINE = {"context", "json", "full"}
+ONLY_COMMAND_LINE = {"context", "json", "full", "pairs"}
 CALLED_OTHERWISE = {
     "set_": "model_params", "encoder_set": "encoder_params", "ray": "executor",
 }  # fmt: skip

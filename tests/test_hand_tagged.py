@@ -80,15 +80,15 @@ def test_a_word_with_a_minus_leaves_out_what_has_it_by_hand(catalogue):
 
 
 def test_of_several_words_photos_with_all_by_hand_come_first_and_one_by_hand_counts_as_certain(catalogue):
-    before = found(catalogue, "red cool")
+    before = found(catalogue, "red cool", combine="sum")
     one, both, accepted = before[-3:]
     catalogue.give(both, ["red", "cool"])
     catalogue.give(accepted, ["cool"])
     catalogue.judge(accepted, "red", 1)
     catalogue.give(one, ["cool"])
-    for limits in ({}, {"combine": "confidence"}, {"cutoff": True}):
+    for limits in ({}, {"combine": "sum"}, {"combine": "confidence"}, {"cutoff": True}):
         assert found(catalogue, "red cool", **limits)[:2] == [both, accepted]
-    hits = catalogue.search("red cool", 0).hits
+    hits = catalogue.search("red cool", 0, combine="sum").hits
     assert [hit.source for hit in hits] == ["person", "accepted", *[None] * (N - 2)]
     scores = {hit.id: hit.score for hit in hits[2:]}
     assert list(scores.values()) == sorted(scores.values(), reverse=True)
@@ -118,10 +118,10 @@ def test_a_tag_that_no_run_knows_is_found_as_soon_as_it_is_given(catalogue):
     assert catalogue.shares("okapi", [3]) == [[]]
     assert {tag.tag: tag.given for tag in catalogue.tags()}["Okapi"] == 2
     complete = Completions(catalogue.tagger.vocabulary)
-    assert complete.find("oka", 3, catalogue.new_tags()) == [("Okapi", 2)]
+    assert complete.find("oka", 3, catalogue.new_tags()) == [("Okapi", 2, "tag")]
     catalogue.give(4, ["animals/AC/DC cat"])
     for typed in ("animals/a", "ac/", "DC", "cat"):
-        assert complete.find(typed, 3, catalogue.new_tags()) == [("animals/AC/DC cat", 1)]
+        assert complete.find(typed, 3, catalogue.new_tags()) == [("animals/AC/DC cat", 1, "tag")]
     catalogue.take(4, ["animals/AC/DC cat"])
     for image_id in (3, 5):
         catalogue.take(image_id, ["okapi"])

@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
     """A run that has the history above, and one of a model that is not trained in epochs."""
     folder = tmp_path_factory.mktemp("history")
     names, tags = [str(i) for i in range(20)], [["a", "b"] if i % 2 else ["c", "d"] for i in range(20)]
-    tagger = Tagger(encoder="ids", model_params={"dim": 2, "epochs": 2}).fit(names, tags)
+    tagger = Tagger(encoder="ids", model="wsabie", model_params={"dim": 2, "epochs": 2}).fit(names, tags)
     tagger.model.history_, tagger.model.n_epochs_ = HISTORY, 2
     tagger.save(folder / "epochs")
     Tagger(encoder="ids", model="prior").fit(names, tags).save(folder / "at_once")

@@ -296,9 +296,9 @@ def test_a_shard_in_parquet_as_before_the_first_release_is_refused_with_what_to_
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
 @pytest.mark.parametrize(("part", "at", "value"), [("indices", 1, 10**6), ("indices", 1, -3), ("indptr", 2, 10**6)])
-@pytest.mark.parametrize("model", [Pamir(kernel="precomputed"), Knn()], ids=str)
+@pytest.mark.parametrize("model", [Pamir(), Knn()], ids=str)
 def test_a_damaged_sparse_matrix_is_refused_in_python_as_in_files(model, part, at, value, form):
-    """As a kernel made elsewhere, as features, and as tags."""
+    """As features, and as tags."""
     damaged, tags = form(np.eye(8, dtype=np.float32)), np.eye(8, dtype=np.float32)[:, :3]
     getattr(damaged, part)[at] = value
     with pytest.raises(DataError, match="is damaged"):

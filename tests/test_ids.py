@@ -24,8 +24,6 @@ from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
 from visterm.tagging.annotating import new_tags
 
-FAST = {"dim": 8}
-
 
 def write_pairs(path, pairs, header="image,tag"):
     path.write_text("\n".join([header, *(",".join(map(str, pair)) for pair in pairs)]) + "\n", encoding="utf-8")
@@ -49,11 +47,7 @@ def run(pairs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ids")
     write_pairs(folder / "told.csv", pairs[0])
     write_pairs(folder / "held.csv", pairs[1])
-    done = visterm(
-        "fit", "--tags", folder / "told.csv", "--encoder", "ids", "-o", folder / "run",
-        *(part for name, value in FAST.items() for part in ("--set", f"{name}={value}")),
-        "--set", "valid_share=0",
-    )  # fmt: skip
+    done = visterm("fit", "--tags", folder / "told.csv", "--encoder", "ids", "-o", folder / "run")
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -148,7 +142,7 @@ def test_python_takes_names_and_numbers_and_tags_side_by_side(pairs):
     told: dict[int, list[str]] = {}
     for image, tag in pairs[0]:
         told.setdefault(image, []).append(tag)
-    tagger = Tagger(encoder="ids", model_params=FAST).fit(list(told), list(told.values()))
+    tagger = Tagger(encoder="ids").fit(list(told), list(told.values()))
     [item] = tagger.annotate([7], k=1).images
     assert (item.image, item.tags) == ("7", tagger.annotate("7", k=1).images[0].tags)
     known = tagger.known_tags(tagger.encoder.transform([7])).toarray()[0]
@@ -239,17 +233,19 @@ def test_new_tags_are_ranked_as_the_model_ranks_them_without_those_known():
 
 
 def test_settings_that_are_not_given_suit_images_known_by_number():
-    by_number, by_features = Tagger(encoder="ids").model, Tagger(model="wsabie").model
+    by_number, by_features = Tagger(encoder="ids", model="wsabie").model, Tagger(model="wsabie").model
     assert by_number.get_params()["schedule"] == "open"
     assert by_number.get_params() == by_features.get_params()
     assert Tagger(encoder="ids", model="prior").model.get_params() == Tagger(model="prior").model.get_params()
-    assert Tagger(encoder="ids", model_params={"step": "sgd"}).model.get_params()["step"] == "sgd"
+    assert Tagger(encoder="ids", model_params={"lift": 0.5}).model.get_params()["lift"] == 0.5
 
 
 @pytest.mark.parametrize(("n_images", "few"), [(600, False), (60, True)])
 def test_it_is_said_when_too_few_images_are_there_to_hold_tags_out(n_images, few, tmp_path):
     told = write_pairs(tmp_path / "told.csv", [(i, f"t{(i + j) % 7}") for i in range(n_images) for j in range(3)])
-    done = visterm("fit", "--tags", told, "--encoder", "ids", "-o", tmp_path / "run", "--set", "dim=4")
+    done = visterm(
+        "fit", "--tags", told, "--encoder", "ids", "--model", "wsabie", "-o", tmp_path / "run", "--set", "dim=4"
+    )
     assert done.returncode == 0, done.stderr
     assert ("Fewer than 50 validation images" in done.stderr) == few
 
@@ -279,6 +275,6 @@ def test_an_encoder_of_names_is_not_fitted_on_pictures():
         Tagger(encoder="ids").fit([np.zeros((4, 4, 3), np.uint8)], [["a"]])
 
 
-def test_the_model_is_auto_where_none_is_named_but_wsabie_for_images_known_by_number():
-    assert MODELS.name_of(Tagger().model) == "auto"
-    assert MODELS.name_of(Tagger(encoder="ids").model) == "wsabie"
+@pytest.mark.parametrize("encoder", [None, "ids"])
+def test_the_model_is_auto_where_none_is_named(encoder):
+    assert MODELS.name_of(Tagger(encoder=encoder).model) == "auto"

@@ -20,7 +20,6 @@ from visterm.data.sidecars import Sidecars, content_of, embedded_keywords
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.data.tag_rules import TagRules
-from visterm.data.tag_senses import read_database
 from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors
 from visterm.data.xmp.keywords import Keywords
@@ -72,7 +71,6 @@ READERS = {
     "token.txt": _read_token,
     "network.json": lambda path: settings_beside(path.with_suffix(".onnx")),
     "network.onnx": read_network,
-    "index.noun": lambda path: read_database(path.parent, path.name),
 }
 
 

@@ -49,6 +49,30 @@ def test_a_parent_counts_each_photo_of_the_tags_under_it_once(catalogue):
     assert tree_level(catalogue, "Pattern") == [TreeTag("dots", half, 0), TreeTag("stripes", half, 0)]
 
 
+def test_every_page_counts_the_same_photos_of_a_parent(client, catalogue):
+    photos = photos_of_tags(catalogue)
+    browsed = dict(re.findall(r'href="/\?tag=[^"]*"[^>]*>([^<]*) <small>([\d,]+)</small>', client.get("/browse").text))
+    assert {tag: int(n) for tag, n in browsed.items()} == photos
+    for tag in ("look", "pattern", "dots"):
+        [on_page] = re.findall(
+            r"photos tagged</dt><dd><a [^>]*>([\d,]+)<", client.get("/tag", params={"name": tag}).text
+        )
+        assert int(on_page) == photos[tag] == len(catalogue.browse(Filter(tags=(tag,)), 0).hits)
+
+
+def test_tags_above_a_given_tag_are_given_and_neither_predicted_nor_taken_away(client, catalogue):
+    page = client.get("/image/1").text  # a photo of dots
+    given, predicted = page.split("<h2>Predicted</h2>")
+    for tag in ("pattern", "look"):
+        [row] = re.findall(rf'<li class="tag implied">.*?>{tag}</a>.*?</li>', given)
+        assert "from dots" in row
+        assert "<form" not in row
+        assert f'data-tag="{tag}"' not in predicted
+    catalogue.give(1, ["pattern"])
+    assert "implied" not in client.get("/image/1").text.split(">pattern</a>")[0]
+    catalogue.take(1, ["pattern"])
+
+
 def test_only_photos_that_pass_the_filters_count(catalogue):
     photos = photos_of_tags(catalogue, Filter(tags=("rare one",), without=("dots",)))
     assert photos == {"stripes": 4, "pattern": 4, "look": 4, "rare one": 4}

@@ -11,6 +11,7 @@ from importlib.resources import files
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -24,8 +25,9 @@ from visterm.library.earlier_runs import shown_runs
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.app import create_app
+from visterm.web.pages.form import FoundPhotos, SearchForm
 from visterm.web.pages.render import decimal, percent, render
-from visterm.web.pages.search import PHOTOS_PER_PAGE
+from visterm.web.pages.search import PHOTOS_PER_PAGE, _count
 from visterm.web.pages.tags import LETTER_HEIGHT, ZOOMS, draw_map
 
 PATIENCE = 600.0  # Seconds that all tests in a browser wait for anything: how fast the machine is must not matter
@@ -186,17 +188,24 @@ def test_filters_narrow_and_what_is_wrong_with_them_is_told(client):
     assert '<a class="button" href="/?q=sky">sky</a>' in told
     assert 'href="/tags">All tags</a>' in told  # no dead end
     partly = client.get("/", params={"q": "grass skyy", "without": "sea"}).text
-    assert "Not a known tag, so ignored: skyy." in partly
+    assert "Ignored: Unknown tag &#39;skyy&#39;. Did you mean &#39;sky&#39;?" in partly
     assert '<a class="button" href="/?q=grass+sky&amp;without=sea">grass sky</a>' in partly
     assert "Search for <a" not in client.get("/?q=zzzz").text
     assert client.get("/?q=sky&start=999999999").status_code == 200
     assert client.get("/tags?order=beauty").status_code == 422
 
 
-def test_words_that_are_no_tags_list_the_known_tags_once(client):
+def test_a_page_says_how_many_photos_are_likely_to_match_and_that_none_is():
+    form, found = SearchForm(q="snow"), FoundPhotos(np.arange(48), [], [], 1540, 0)
+    assert _count(form, found) == "No photo is likely to match. The nearest of 1,540 photos come first"
+    assert _count(form, found._replace(n_likely=2)) == "2 likely to match, of 1,540 photos"
+    assert _count(form, found._replace(n_likely=None)) == "1,540 photos"
+
+
+def test_words_that_are_no_tags_list_the_nearest_tags_once(client):
     notes = client.get("/", params={"q": "zzzz qqqq xxxx"}).text
     assert "Unknown tags &#39;zzzz&#39;, &#39;qqqq&#39;, &#39;xxxx&#39;." in notes
-    assert notes.count("Known:") == 1
+    assert notes.count("Tags of the most similar spelling: ") == 1
 
 
 @pytest.mark.parametrize(
@@ -258,6 +267,11 @@ def test_a_tag_is_predicted_where_its_confidence_is_above_the_cut_off(client, ca
 
 
 def test_duplicates_are_shown_in_groups_with_thumbnails(client, catalogue):
+    before = client.get("/duplicates").text
+    assert "Not looked for yet" in before
+    assert "Look for duplicates</button>" in before
+    assert "No duplicates found" not in before
+    catalogue.stored.images.set_phashes([(catalogue.records[0].id, 0b1010)])
     assert "No duplicates found" in client.get("/duplicates").text
     first = catalogue.records[0]
     same = [record.id for record in catalogue.records if record.width * first.height == record.height * first.width]
@@ -285,20 +299,24 @@ def test_a_run_without_vectors_of_tags_offers_no_map(tmp_path):
         assert "data-heat" not in client.get("/image/1").text
 
 
-def test_a_run_of_auto_explains_and_compares_tags_and_its_pages_name_the_model(tmp_path):
+def test_a_run_of_auto_explains_and_compares_tags_and_only_the_api_names_the_models(tmp_path):
     tiny = make_tiny_catalogue(tmp_path, model="auto")
     members = {type(member).__name__ for member in Catalogue.load(tiny.folder).tagger.model.members_}
     linear = [name for name in ("ridge", "logistic") if name.title() in members]
     assert linear
     assert len(linear) < len(members)
-    names = " and ".join(linear)
     with TestClient(create_app(tiny.folder), base_url="http://127.0.0.1") as client:
-        assert f"Similar tags <small>by {names}</small>" in client.get("/tag?name=dots").text
-        assert f"By the tag vectors of {names}." in client.get("/tags/map").text
         picture = client.get("/image/1").text
         assert "data-heat" in picture
-        assert f"Explained by {names}." in picture
-        assert f'data-by="{names}"' in picture
+        pages = [
+            picture,
+            *(client.get(page).text for page in ("/tag?name=dots", "/tags/map", "/review", "/tags/alike")),
+        ]
+        assert not any(name in page for name in linear for page in pages)
+        library = client.get("/library").text
+        assert library.index("How it was learned") < library.index(">auto<") < library.index("Skipped")
+        neighbours = client.get("/api/v1/tags/neighbours?tag=dots").json()
+        assert neighbours["from"] == linear
         assert client.get("/api/v1/images/1/explain?tag=dots").json()["from"] == linear
         assert client.get("/api/v1/images/1/heat?tag=dots").headers["content-type"] == "image/png"
 
@@ -511,7 +529,7 @@ def test_a_picture_is_opened_and_its_tags_judged_by_keyboard(window, catalogue):
     rows.nth(0).focus()
     page.locator(".heat").wait_for(state="attached")
     window.until("document.querySelector('.heat').naturalWidth > 0")
-    window.until("document.querySelector('#heat-said').textContent.endsWith('comes from, by wsabie')")
+    window.until("document.querySelector('#heat-said').textContent.endsWith('comes from')")
     window.shoot("picture")
     window.press("a")
     page.locator(f'.held [data-tag="{right}"]').wait_for()

@@ -63,7 +63,7 @@ def test_the_measures_are_those_of_the_models_scores_with_idf_weights(library, r
     _, planted = library
     tagger = Tagger.load(runs[0])
     corpus, learned = measured(library)
-    found = evaluate_queries([tagger], corpus, learned=learned, min_count=1)
+    found = evaluate_queries([tagger], corpus, learned=learned, min_count=1, combine="sum")
     queries = queries_of_tags(planted.Y_test)
     counts = np.asarray(planted.Y_train.sum(axis=0)).ravel()
     weights = queries.words.toarray() * -np.log(counts / 200)

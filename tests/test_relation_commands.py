@@ -11,11 +11,9 @@ from PIL import Image
 
 from command_line import visterm
 from refusals import refused
-from tiny_wordnet import write_wordnet
 from visterm import Catalogue, Tagger
 from visterm.core.errors import UserError
-from visterm.data.part_of import read_part_of
-from visterm.data.relations import read_is_a
+from visterm.data.relations import read_is_a, read_part_of
 from visterm.learning.relations import WordRelations
 from visterm.library.search.result import RelatedTag
 from visterm.tagging.part_relations import label_pair
@@ -53,15 +51,6 @@ VECTORS = {
     "sky": (0, 0, 0, 0.25),
 }
 """Vectors of tags that are put into a run, so that what it believes of pairs (their products) is known."""
-
-WORDNET = [
-    ("vehicle", (), "what carries"),
-    ("car auto", ("vehicle", "%p wheel", "%p pane"), "with four wheels"),
-    ("bus", ("vehicle", "%p wheel"), "for many"),
-    ("wheel", (), "it turns"),
-    ("window", (), "of a program"),
-    ("pane window", (), "of glass"),
-]
 
 
 def refusal(line, cwd):
@@ -110,8 +99,6 @@ def place(tmp_path_factory):
     (folder / "part_of.csv").write_text(PART_OF, encoding="utf-8")
     (folder / "isa.csv").write_text(IS_A, encoding="utf-8")
     (folder / "parts_of_others.csv").write_text("part,whole\nbeak,owl\nroof,house\n", encoding="utf-8")
-    (folder / "no_synsets.csv").write_text("tag,synset\ncar,vehicle\n", encoding="utf-8")
-    write_wordnet(folder / "wn", WORDNET)
     for model in ("objects_and_parts", "ridge"):
         code, _, err = visterm(fit(model, rules(folder, part_of="part_of.csv", isa="isa.csv"), model=model), folder)
         assert code == 0, err
@@ -180,32 +167,6 @@ def test_a_run_and_a_catalogue_keep_the_relations_and_the_model_its_pairs(place)
     assert tagger.model.part_of is None, "a fit changes no setting"
 
 
-def test_relations_of_wordnet_bring_parts_kinds_and_a_list_of_senses_to_correct(place, tmp_path):
-    code, _, err = visterm(fit(tmp_path / "first", rules(place, "wn", part_of="wn"), model="ridge"), place)
-    assert code == 0, err
-    # car, bus, wheel and window are nouns of it; "window" has two senses, and no car has windows of programs.
-    assert "2 part-of relations between 3 of 8 tags; 2 tags with siblings; 4 matched with WordNet" in err
-    assert "(1 of several senses by the first), 4 not." in err
-    senses = tmp_path / "first" / "tag_synsets.csv"
-    assert str(senses) in err
-    with senses.open(encoding="utf-8", newline="") as file:
-        rows = {row["tag"]: row for row in csv.DictReader(file)}
-    pane = rows["window"]["other_senses"].split()[0]
-    (tmp_path / "mapping.csv").write_text(f"tag,synset\nwindow,{pane}\n", encoding="utf-8")
-    more = rules(place, "senses", part_of="wn", tag_synsets=tmp_path / "mapping.csv")
-    code, _, err = visterm(fit(tmp_path / "second", more, model="ridge"), place)
-    assert code == 0, err
-    assert read_part_of(tmp_path / "second" / "part_of.csv") == [("wheel", "bus"), ("wheel", "car"), ("window", "car")]
-    assert (tmp_path / "second" / "isa.csv").read_text().count(",vehicle [") == 2
-
-
-def test_the_word_wordnet_is_wordnet_at_its_usual_place(place, tmp_path, monkeypatch):
-    monkeypatch.setenv("WNSEARCHDIR", str(place / "wn"))
-    code, _, err = visterm(fit(tmp_path / "run", rules(place, "word", isa="wordnet"), model="ridge"), place)
-    assert code == 0, err
-    assert "Relations: 2 tags with siblings" in err
-
-
 def test_a_model_of_parts_without_relations_is_reported(place, tmp_path):
     code, _, err = visterm(fit(tmp_path / "run"), place)
     assert code == 0, err
@@ -227,12 +188,8 @@ PART = {"part_of": "part_of.csv"}
             "isa.csv has the columns child, parent; the part-of file needs part,whole",
         ),
         (PART | {"isa": "part_of.csv"}, "part_of.csv has the columns part, whole; the is-a file needs child,parent"),
-        (PART | {"tag_synsets": "no_synsets.csv"}, "no relations come from WordNet"),
-        ({"part_of": "wn", "tag_synsets": "no_synsets.csv"}, "'vehicle' is not a noun's synset"),
-        (
-            {"part_of": "wn", "tag_synsets": "isa.csv"},
-            "isa.csv has the columns child, parent; the mapping of tags to synsets needs tag,synset",
-        ),
+        ({"part_of": "wordnet"}, "`visterm wordnet` of visterm-research writes one"),
+        (PART | {"tag_synsets": "senses.csv"}, "there is no rule 'tag_synsets'"),
     ],
 )
 def test_relations_that_cannot_be_used_are_refused_before_anything_is_written(given, message, place, tmp_path):
@@ -392,11 +349,6 @@ def test_pictures_of_an_object_and_of_its_part_are_tagged_together(place):
     code, out, _ = visterm(f"{line} -k 1", place)
     assert code == 0
     assert out.splitlines()[1].split()[:2] == ["car", "wheel"]
-
-
-def test_a_mapping_without_wordnet_is_refused_in_python_too(place):
-    with refused("mapping", value="x.csv"):
-        WordRelations.read(Tagger.load(place / "plain").vocabulary, part_of=place / "part_of.csv", mapping="x.csv")
 
 
 def test_relations_of_another_type_are_refused_with_what_is_wanted(place):

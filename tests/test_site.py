@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 import shlex
@@ -77,7 +78,7 @@ def test_the_page_of_python_lists_each_public_name():
     assert [name for name in names if f"   {name}\n" not in page] == []
 
 
-@pytest.mark.parametrize("request_class", [FitRequest, EvaluateRequest])
+@pytest.mark.parametrize("request_class", [EvaluateRequest])
 def test_the_page_of_a_request_has_each_field_with_what_it_is(request_class):
     name = f"{request_class.__module__}.{request_class.__name__}"
     assert f"   {name}\n" in import_module("python_page").python_page()
@@ -85,6 +86,18 @@ def test_the_page_of_a_request_has_each_field_with_what_it_is(request_class):
     fields = [(line.target.id, after) for line, after in pairwise(lines) if isinstance(line, ast.AnnAssign)]
     assert [field for field, _ in fields] == list(request_class.__dataclass_fields__)
     assert [field for field, after in fields if not is_text(after)] == []
+
+
+def test_each_field_of_a_fit_is_a_described_parameter_of_fit():
+    parameters = inspect.signature(visterm.fit).parameters
+    names = {field.name for field in dataclasses.fields(FitRequest)}
+    assert parameters.keys() - names == {"say", "progress", "unknown_settings"}
+    assert names - parameters.keys() == set()
+    lines = re.findall(r"^    (\w[\w, ]*) :", visterm.fit.__doc__, re.MULTILINE)
+    assert {name for line in lines for name in line.split(", ")} == parameters.keys() - {"unknown_settings"}
+    defaults = {field.name: field.default for field in dataclasses.fields(FitRequest)}
+    plain = names - {"encoder_params", "model_params"}
+    assert {name: parameters[name].default for name in plain} == {name: defaults[name] for name in plain}
 
 
 def test_each_class_that_a_model_s_page_refers_to_for_its_settings_has_a_page():

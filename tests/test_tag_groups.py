@@ -12,10 +12,13 @@ import scipy.sparse as sp
 
 from command_line import visterm
 from drawn_pictures import GROUPS
+from test_search_grid import fitted
 from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.spellings import DOUBLED, EXCHANGED, LEFT_OUT, PLURAL, TWO_SLIPS
 from visterm.data.tag_rules import Alias, TagRules
+from visterm.library.dictionary import suggest_merges
+from visterm.store.images import NewImage
 from visterm.tagging.tag_groups import SIMILAR_IMAGES, AliasPair, alias_pairs, aliases_of
 
 # -- pairs -------------------------------------------------------------------------------------------------------------
@@ -59,6 +62,30 @@ def test_photos_that_differ_show_that_a_slip_is_another_word():
     vocabulary, Y, U = looking({word: n for n, word in enumerate(words)}, dict.fromkeys(words, 30))
     assert alias_pairs(vocabulary, None) != []
     assert alias_pairs(vocabulary, None, Y, U) == []
+
+
+def test_few_photos_of_each_are_enough_to_tell_words_apart_that_are_a_slip_from_each_other():
+    words = ["bride", "bridge", "back", "black", "puddle", "purple"]
+    others = [f"{letter}{letter * 6}" for letter in "dfghjklmn"]
+    means = {word: n for n, word in enumerate([*words, *others])}
+    for n_photos in (3, 8):
+        vocabulary, Y, U = looking(means, dict.fromkeys(words, n_photos) | dict.fromkeys(others, 20))
+        assert alias_pairs(vocabulary, None) != []
+        assert alias_pairs(vocabulary, None, Y, U) == []
+
+
+def test_a_catalogue_suggests_merges_by_the_photos_that_people_tagged():
+    means = {"bride": 0, "bridge": 1, "mountain": 2, "montain": 2, "tree": 3, "trees": 3, "lake": 4, "sea light": 5}
+    n_each = {tag: 4 if tag in ("montain", "trees") else 40 for tag in means}
+    used, Y, U = looking(means, {tag: n for tag, n in n_each.items() if tag != "trees"})
+    tagger = fitted()
+    tagger.parts = tagger.parts.changed(vocabulary=Vocabulary(list(means)))
+    catalogue = Catalogue(tagger)
+    tags = [used.tags[column] for column in Y.indices]
+    photos = [NewImage(f"{i}.jpg", None, 1, 1, 1, f"{i:064d}", tags=(tag,)) for i, tag in enumerate(tags)]
+    catalogue.stored.add(photos, U[:, :8])
+    assert {alias.alias: alias.tag for alias in suggest_merges(catalogue)} == {"montain": "mountain"}
+    assert suggest_merges(Catalogue(tagger)) == []
 
 
 @pytest.mark.parametrize("rows", [np.asarray, sp.csr_array])

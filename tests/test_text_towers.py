@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 pytest.importorskip("tokenizers", reason="the extra 'onnx' is not installed")
-pytest.importorskip("transformers", reason="the extra 'text' is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper

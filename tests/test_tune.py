@@ -86,7 +86,7 @@ def test_all_combinations_are_tried_and_the_best_is_learned_from_all_rows(tmp_pa
     assert [trial["settings"] for trial in run.facts["trials"]] == [trial.settings for trial in tuned.trials]
     assert run.facts["tuning"]["validation by"] == "held-out tags"
     settings = {**best.settings, **FEW, "valid_share": 0.0, "epochs": best.epochs}
-    expected = make_model("wsabie", settings, {"n_jobs": 1}, by_number=True)
+    expected = make_model("wsabie", settings, {"n_jobs": 1})
     np.testing.assert_array_equal(expected.fit(None, run.given).tag_rows_, run.model.tag_rows_)
 
 

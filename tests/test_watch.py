@@ -354,6 +354,8 @@ def test_a_tag_file_is_read_again_when_it_changes(library, tmp_path):
         wait_until(lambda: any("indexed without new tags" in line for line in lines))
         write_tags(tags, {"a/000.png": ["two"]})
         wait_until(lambda: catalogue.image(first).tags == ["two"])
+    assert tags_as_indexed(catalogue.stored) == str(tags)
+    tags.unlink()
     assert tags_as_indexed(catalogue.stored) is None
 
 

@@ -144,7 +144,7 @@ def test_what_cannot_be_searched_by_is_named(service, params, field):
     [
         ("search?qq=3", "qq", "combine, cursor, cutoff"),
         ("search?q=dots&Limit=3", "Limit", "like, limit, max_bytes"),
-        ("tags/complete?prefix=d&n=3", "n", "Known: k, prefix."),
+        ("tags/complete?prefix=d&n=3", "n", "Known: k, names, prefix."),
         ("images/0?x=1", "x", "Known: none."),
     ],
 )
@@ -318,6 +318,16 @@ def test_a_rejected_tag_goes_and_comes_back_when_that_is_undone(service):
     refusal(service.post(f"{API}/feedback/999999/undo"), 404)
 
 
+def test_names_of_photos_are_completed_for_searches_and_found(service):
+    assert service.get(f"{API}/tags/complete?prefix=knows").json() == {"tags": []}
+    [camera] = service.get(f"{API}/tags/complete?prefix=knows&names=true").json()["tags"]
+    assert (camera["kind"], camera["images"] > 1) == ("camera", True)
+    answer = service.get(f"{API}/search?q=dots+00").json()
+    assert (answer["names"], answer["unknown"], answer["n_found"]) == (["00"], [], 1)
+    whole_camera = service.get(f"{API}/search", params={"q": f'"{camera["tag"]}"'}).json()
+    assert whole_camera["n_found"] == camera["images"]
+
+
 def test_a_tag_that_a_person_gives_is_found_and_completed_at_once(service):
     last = ids_of(service.get(f"{API}/search?q=stripes&limit=200"))[-1]
     given = service.post(f"{API}/images/{last}/tags", json={"give": ["stripes", "Tiger"]})
@@ -325,7 +335,9 @@ def test_a_tag_that_a_person_gives_is_found_and_completed_at_once(service):
     for query in ("q=stripes", "q=tiger", "q=tiger&cutoff=1", "tag=TIGER", "q=dots&tag=tiger"):
         assert ids_of(service.get(f"{API}/search?{query}&limit=1")) == [last]
     assert service.get(f"{API}/search?q=tiger").json()["hits"][0]["source"] == "person"
-    assert service.get(f"{API}/tags/complete?prefix=tig").json() == {"tags": [{"tag": "Tiger", "images": 1}]}
+    assert service.get(f"{API}/tags/complete?prefix=tig").json() == {
+        "tags": [{"tag": "Tiger", "images": 1, "kind": "tag"}]
+    }
     assert last not in ids_of(service.get(f"{API}/search?q=dots+-tiger&limit=200"))
     page = service.get("/?q=tiger").text
     assert page.count("tagged by hand") == page.count('class="hit"') == 1

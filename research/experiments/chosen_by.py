@@ -23,9 +23,9 @@ from visterm.core.errors import DivergedError, UserError
 from visterm.core.packing import key_of
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.tag_senses import WordNet
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source
+from visterm_research.data.wordnet import WordNet
 from visterm_research.parts.images import corel_images, drawn_images
 from visterm_research.parts.methods import MODEL, PAPER_METHODS, WORDS
 from visterm_research.parts.problem import DRAWN_SHARE, PHOTO_SHARE, PartsProblem, related

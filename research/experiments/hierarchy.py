@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from visterm import Tagger
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.tag_senses import WordNet
 from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.features.training_rows import TrainingRows
 from visterm.learning.relations import WordRelations
 from visterm.metrics import measure, paired_bootstrap
 from visterm_research.comparison.image_problems import read_corel
+from visterm_research.data.wordnet import WordNet
 
 _SENSES = {
     2: "albatross booby branch church dock elk fawn horns hut leopard lichen lynx nets path plants railroad ruins sign",

@@ -1,6 +1,6 @@
 """Visterms: words looked for in the nearest groups only, and folders of large JPEGs.
 
-* **groups**: the assignment of blocks to words, among those of the four nearest groups (``nearest_groups=4``) against
+* **groups**: the assignment of blocks to words, among those of the four nearest groups (``grouped_visterms``) against
   all (goals: 5 times as fast; less than .003 lost of the MAP over images of ridge, on four times 500 of 2,000 training
   photos of Corel5k). Left out where that is not there.
 * **large**: drawn JPEGs of 12, 24 and 48 megapixels, from files to rows: the share of Pillow's own decoding at the same
@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -31,21 +30,31 @@ from visterm.data.pillow import reduced_size
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
 from visterm.models.linear.ridge import Ridge
+from visterm_research.encoders.grouped_visterms import GroupedVisterms
 
 GROUPS = 4
 SIZES = ((4000, 3000), (6000, 4000), (8000, 6000))
 
 
+def in_groups(flat):
+    """Return a fitted encoder of visterms as one that looks for words in groups."""
+    some = GroupedVisterms(**flat.get_params(deep=False), nearest_groups=GROUPS)
+    for name, value in vars(flat).items():
+        if name.endswith("_"):
+            setattr(some, name, value)
+    return some
+
+
 def groups(flat, paths, arrays, runs):
     """Time the assignment of blocks to words, of all and of the nearest groups, and compare ridge's MAP."""
-    flat.set_params(n_jobs=1, nearest_groups=None)
-    some = deepcopy(flat).set_params(nearest_groups=GROUPS)
+    flat.set_params(n_jobs=1)
+    some = in_groups(flat)
     with one_blas_thread():
         codes = [pixel_codes(pixels, flat._table()) for pixels in arrays[:256]]
         points = [[flat._cutter().points(code, scale) for code in codes] for scale in range(len(flat.scales))]
 
         def assigning(encoder):
-            finders = encoder._finder_and_pyramid()[0]._look_up
+            finders = encoder._finder_and_pyramid()[0]._find_nearest
             return lambda: [find(p) for find, of_scale in zip(finders, points, strict=True) for p in of_scale]
 
         seconds = interleaved({"all": assigning(flat), "groups": assigning(some)}, runs, time.process_time)
@@ -71,7 +80,7 @@ def groups(flat, paths, arrays, runs):
 def large(encoder, sizes, folder, runs):
     """Time the decoding of large photos by Pillow alone, and all that is done from their files to rows."""
     rng = np.random.default_rng(0)
-    some, result = deepcopy(encoder).set_params(nearest_groups=GROUPS), {}
+    some, result = in_groups(encoder), {}
     for width, height in sizes:
         paths = []
         for i in range(4):

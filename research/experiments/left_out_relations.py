@@ -31,12 +31,12 @@ from visterm.core.errors import DataError, DivergedError
 from visterm.core.packing import key_of
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.tag_senses import WordNet
 from visterm.metrics import paired_bootstrap
 from visterm.models.parts.pairs import ranks_of_pairs
 from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, listed_and_suggested
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source
+from visterm_research.data.wordnet import WordNet
 from visterm_research.parts.images import Labelled, corel_images, drawn_images
 from visterm_research.parts.ranks import (
     KNOWN,

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from functools import partialmethod
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+from visterm.core.errors import DataError
+from visterm_research.data.wordnet import find_wordnet, read_database
 from visterm_research.scenes import DrawnLibrary, draw_library
 
 SIZES = {
@@ -35,6 +38,19 @@ SETTINGS = {
     "ugc.methods": [("QUICK_NETWORK", {"epochs": 2, "hidden": [12]})],
 }
 """Of encoders and models."""
+
+
+@pytest.fixture(scope="session")
+def wordnet_folder() -> Path:
+    """The folder of WordNet 3.0's files, as Debian's wordnet-base brings them; figures in tests are of that version."""
+    try:
+        folder = find_wordnet()
+        licence = read_database(folder, "data.noun")[:2000]
+    except DataError as error:
+        pytest.skip(str(error))
+    if b"WordNet 3.0 " not in licence:
+        pytest.skip(f"wants WordNet 3.0; another version is in {folder}")
+    return folder
 
 
 @pytest.fixture(scope="module", autouse=True)

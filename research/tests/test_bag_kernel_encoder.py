@@ -12,13 +12,13 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.progress import SILENT
 from visterm.core.tables import ENCODERS
 from visterm.encoders.visterms import Visterms
-from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.tagger import Tagger
 from visterm_research.encoders import bag_kernel, bags
 from visterm_research.encoders.bag_kernel import BagKernel
 from visterm_research.encoders.bags import Bags, BestMatches
 from visterm_research.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likelihoods, log_likelihoods_among
 from visterm_research.models.linear.svm import Svm
+from visterm_research.models.pamir.kernel_pamir import KernelPamir
 
 SMALL = {"colours": 8, "max_side": 48, "n_jobs": 1}
 KINDS = [
@@ -187,7 +187,7 @@ def test_models_over_kernels_learn_from_its_rows(kernel, scenes):
     encoder = BagKernel(**SMALL, kernel=kernel).fit(scenes)
     X, Y = encoder.transform(scenes), np.eye(2)[np.arange(14) % 2]
     new = encoder.transform([scene(("stripes", "dots")[i % 2], 60 + i) for i in range(10)])
-    for model in (Pamir(kernel="precomputed", epochs=30), Svm(kernel="precomputed")):
+    for model in (KernelPamir(kernel="precomputed", epochs=30), Svm(kernel="precomputed")):
         best = model.fit(X, Y).annotate(new, 1).ids[:, 0]
         assert (best == np.arange(10) % 2).mean() >= 0.8
 
@@ -196,7 +196,7 @@ def test_a_tagger_fits_saves_and_searches_over_a_bag_kernel(small_library, tmp_p
     tagger = Tagger(
         encoder="bag_kernel",
         encoder_params={"colours": 8, "max_side": 64},
-        model="pamir",
+        model="kernel_pamir",
         model_params={"kernel": "precomputed", "epochs": 5},
         n_jobs=1,
     )

@@ -11,7 +11,7 @@ from PIL import Image
 from visterm.core.errors import StorageError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.part_of import part_pairs, read_part_of
+from visterm.data.relations import part_pairs, read_part_of
 from visterm.models.parts.relations import Quadruplets
 from visterm_research.scenes import IS_A, PART_OF, draw_scene
 from visterm_research.scenes.crops import SIZE, draw_crops, read_drawn_crops

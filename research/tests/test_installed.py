@@ -63,7 +63,7 @@ def test_without_the_package_its_names_are_errors_that_say_what_to_install(not_i
         MODELS.create("tagpro")
     shown = CliRunner().invoke(app, ["models"]).output
     assert "tagprop" not in shown
-    assert "21 more are in visterm-research: pip install visterm-research" in shown
+    assert "22 more are in visterm-research: pip install visterm-research" in shown
 
 
 def test_without_the_package_a_run_made_with_it_says_what_to_install(run, not_installed):

@@ -11,10 +11,10 @@ from sklearn.metrics.pairwise import chi2_kernel, rbf_kernel
 from reference import overlaps as slow
 from tiny_scenes import scene
 from visterm.core.errors import DataError, UserError
-from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.encoders.visterms import Visterms
 from visterm_research.encoders.histograms import Histograms
 from visterm_research.encoders.kernel_pca import KernelPca, kernel_components
+from visterm_research.kernels.landmarks import KERNELS, Landmarks, landmark_columns
 
 COLOURS = {"colours": 12, "textons": 0, "scales": (1.0,), "levels": 2}
 PLAIN = {"encoder": ("histograms", COLOURS), "normalise": False, "n_jobs": 1}

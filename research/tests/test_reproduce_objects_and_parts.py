@@ -18,13 +18,13 @@ from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.tag_senses import WordNet
 from visterm.models.parts.relations import QuadrupletBlock
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison, Options, Outcome
 from visterm_research.comparison.search import unordered
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials, fit_rows
+from visterm_research.data.wordnet import WordNet
 from visterm_research.papers import read_paper
 from visterm_research.parts.claims import parts_claims
 from visterm_research.parts.images import Labelled, _left_out_crops

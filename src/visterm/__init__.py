@@ -11,22 +11,27 @@ if TYPE_CHECKING:
     from visterm.core.vocabulary import Vocabulary
     from visterm.data.frames import to_frame
     from visterm.evaluation.evaluate_run import evaluate
+    from visterm.evaluation.pairs import evaluate_pairs
     from visterm.learning.relations import WordRelations
     from visterm.library.catalogue import Catalogue
     from visterm.metrics.report import scorer
+    from visterm.tagging.recommender import Recommender, fit_pairs
     from visterm.tagging.tagger import Tagger, fit
 
 _EXPORTS = {
     "Catalogue": "visterm.library.catalogue",
     "Hit": "visterm.core.types",
     "Ranking": "visterm.core.types",
+    "Recommender": "visterm.tagging.recommender",
     "Tag": "visterm.core.types",
     "Tagger": "visterm.tagging.tagger",
     "VistermError": "visterm.core.errors",
     "Vocabulary": "visterm.core.vocabulary",
     "WordRelations": "visterm.learning.relations",
     "evaluate": "visterm.evaluation.evaluate_run",
+    "evaluate_pairs": "visterm.evaluation.pairs",
     "fit": "visterm.tagging.tagger",
+    "fit_pairs": "visterm.tagging.recommender",
     "scorer": "visterm.metrics.report",
     "to_frame": "visterm.data.frames",
 }
@@ -34,8 +39,8 @@ _ROOMS = ("encoders", "models")
 """Rooms whose classes are public: `visterm.models.Wsabie`."""
 
 __all__ = [
-    "Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations", "evaluate", "fit",
-    "scorer", "to_frame",
+    "Catalogue", "Hit", "Ranking", "Recommender", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations",
+    "evaluate", "evaluate_pairs", "fit", "fit_pairs", "scorer", "to_frame",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`visterm reproduce` runs a paper's comparison again; `visterm demo` shows on drawn pictures what visterm does."""
+"""`visterm reproduce` runs a paper's comparison again, `demo` draws a library, and `wordnet` relates its tags."""
 
 from __future__ import annotations
 
@@ -128,6 +128,53 @@ def reproduce(
     if outcome.unfinished:
         say(f"No time for {len(outcome.unfinished)} parts; the same command goes on with them.")
     say(f"The report is {outcome.report}")
+
+
+wordnet_app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@wordnet_app.command(
+    "wordnet",
+    epilog=in_lines((("visterm wordnet run -o relations", "then name its files in the tag rules"),)),
+    cls=Command,
+)
+def wordnet_relations(
+    tags: Annotated[
+        Path, typer.Argument(help="A run, or a text file with one tag per line.", show_default=False, metavar="TAGS")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")] = Path("relations"),
+    wordnet: Annotated[
+        Path | None,
+        typer.Option(help="The folder of WordNet's database files [default: the usual places].", show_default=False),
+    ] = None,
+    tag_synsets: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV of tag,synset with what tags mean: the corrected tag_synsets.csv of an earlier run "
+            "[default: the first sense of each word].",
+            show_default=False,
+        ),
+    ] = None,
+    inherit: Annotated[int, typer.Option(min=0, help="Steps of is-a over which things inherit parts.")] = 1,
+) -> None:
+    """Find in WordNet which tags are parts or kinds of others.
+
+    Writes part_of.csv and isa.csv, which the tag rules part_of and isa take, and tag_synsets.csv: what each tag was
+    taken to mean, to correct by hand.
+    """
+    from visterm import Tagger
+    from visterm.core.vocabulary import Vocabulary
+    from visterm_research.data.wordnet import write_relations
+
+    if tags.is_dir():
+        names = Tagger.load(tags).vocabulary.tags
+    elif tags.is_file():
+        names = Vocabulary.from_lists([tags.read_text(encoding="utf-8-sig").splitlines()]).tags
+    else:
+        raise UserError(f"There is no run or file {tags}.")
+    written = write_relations(out, names, wordnet, mapping=tag_synsets, inherit=inherit)
+    say(written.senses.summary())
+    say(f"Part-of relations: {len(written.part_of):,}; is-a relations: {len(written.is_a):,}; files in {out}")
 
 
 demo_app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -117,9 +117,11 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "push": ("export", "Share a run on the Hugging Face hub."),
         "sync": ("connect", "Follow a connected library, and write predictions into it."),
     },
-    "Look inside": {
+    "Look inside, and keep": {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
         "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),
+        "backup": ("backup", "Write a backup of a catalogue into one file."),
+        "restore": ("backup", "Make a catalogue from a backup, and compute its rows from the photos."),
     },
     "Lists": {
         "models": ("info", "List the models."),
@@ -136,6 +138,7 @@ RESEARCH: Final = "visterm-research"
 PACKAGE_COMMANDS: Final = {
     "demo": "Draw a small photo library, and try everything on it.",
     "reproduce": "Run a paper's comparison again.",
+    "wordnet": "Find in WordNet which tags are parts or kinds of others.",
 }
 """Command of the package `RESEARCH` -> its line in `visterm --help`, so that listing commands imports nothing."""
 

@@ -33,10 +33,13 @@ EXAMPLES = (
     ("visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --model knn", "your own network"),
     ("visterm fit photos --tags tags.csv --tag-rules tags.toml -o run", "clean the tags first"),
     ("visterm fit photos --queries clicks.csv --model pamir -o run", "learn from a click log"),
+    ("visterm fit --pairs pairs.csv -o run", "learn to recommend items to users"),
     ("visterm fit catalogue", "learn from corrections"),
 )
 CATALOGUE_PARAMETERS = {"images", "full", "min_count", "json"}
 """Parameters of `fit` that can be used with a catalogue; encoder and model always come from its run."""
+PAIRS_PARAMETERS = {"pairs", "out", "model", "set_", "overwrite", "json"}
+"""Parameters of `fit` that can be used with pairs of users and items."""
 
 
 def fit(
@@ -64,6 +67,10 @@ def fit(
     queries: Annotated[
         Path | None,
         options.input_option(help="Learn from queries: a table with the columns query, image and relevance."),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        options.input_option(help="Learn to recommend items to users, from a table with the columns user and item."),
     ] = None,
     full: Annotated[
         bool, options.input_option("--full", help="With a catalogue: learn everything again, not only the tags.")
@@ -100,6 +107,9 @@ def fit(
     """
     if images and len(images) == 1 and not is_remote(images[0]) and persist.folder_kind(images[0]) == "catalogue":
         _fit_catalogue(context, images[0])
+        return
+    if pairs is not None:
+        _fit_pairs(context, pairs, out)
         return
     if full:
         raise UserError("--full is for a catalogue; a new run learns everything anyway. Leave it out.")
@@ -153,13 +163,39 @@ def _models_text(report: Sequence[JsonObject]) -> str:
     return f" with {used}, chosen from {count_of(n_tried, 'model')}" if report else ""
 
 
+def _refuse_others(context: typer.Context, allowed: set[str], reason: str) -> None:
+    """Raise UserError for an option on the command line that is not among the `allowed` parameters."""
+    sources = {name: context.get_parameter_source(name) for name in context.params if name not in allowed}
+    if forbidden := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
+        names = {"out": "-o", "set_": "--set", "images": "IMAGES"}
+        name = names.get(forbidden[0], "--" + forbidden[0].replace("_", "-"))
+        raise UserError(f"{name} {reason}. Leave {name} out.")
+
+
+def _fit_pairs(context: typer.Context, pairs: Path, out: Path | None) -> None:
+    """Learn from pairs of users and items, and report the run; refuse options for photos."""
+    _refuse_others(context, PAIRS_PARAMETERS, "does not go with --pairs, which needs no photos")
+    if out is None:
+        raise UserError("Missing output folder: pass -o RUN.")
+    params, start = context.params, time.monotonic()
+    overwrite = options.may_replace(out, params["overwrite"], "run")
+    settings = options.settings(params["set_"], "--set")
+    model = params["model"] or part_settings.DEFAULT_MODEL
+    recommender = visterm.fit_pairs(pairs, model=model, model_params=settings, progress=Bars(lines=False))
+    recommender.save(out, overwrite=overwrite)
+    run = recommender.run_
+    learned_text = f"{count_of(recommender.items_.size, 'item')} from {count_of(recommender.users_.size, 'user')}"
+    say(
+        f"Learned {learned_text} in {duration(time.monotonic() - start)}{_models_text(run.models_tried())}. The run is "
+        f"in {out}. Next: visterm annotate {out} USER --new-only"
+    )
+    if params["json"]:
+        emit({"run": str(out), **run.facts})
+
+
 def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     """Learn from a catalogue, and report the comparison of the runs; refuse options for a new run."""
-    sources = {name: context.get_parameter_source(name) for name in context.params if name not in CATALOGUE_PARAMETERS}
-    if forbidden := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
-        name = {"out": "-o", "set_": "--set"}.get(forbidden[0], "--" + forbidden[0].replace("_", "-"))
-        raise UserError(f"{name} does not go with a catalogue, which keeps its own runs. Leave {name} out.")
-
+    _refuse_others(context, CATALOGUE_PARAMETERS, "does not go with a catalogue, which keeps its own runs")
     params = context.params
     opened = visterm.Catalogue.load(catalogue)
     settings = {"full": params["full"], "min_count": params["min_count"]}

@@ -158,13 +158,6 @@ def watch(
         list[Path] | None,
         typer.Argument(help="Folders of photos [default: those that were indexed].", show_default=False),
     ] = None,
-    tags: Annotated[
-        str | None,
-        options.input_option(
-            help="Where people's tags are read: 'xmp', 'auto', a tag file or a folder of .txt files [default: as the "
-            "catalogue was indexed, if that was xmp or auto]."
-        ),
-    ] = None,
     poll: Annotated[
         str | None,
         options.input_option(
@@ -176,13 +169,14 @@ def watch(
 ) -> None:
     """Keep a catalogue up to date while photos come and go.
 
-    It looks for changes since the last time, and then waits for new ones. If a folder disappears, it waits until the
-    folder is back. Ctrl-C or SIGTERM ends it; a kill loses nothing.
+    It looks for changes since the last time, and then waits for new ones; people's tags are read where `index --tags`
+    read them. If a folder disappears, it waits until the folder is back. Ctrl-C or SIGTERM ends it; a kill loses
+    nothing.
     """
     seconds = options.seconds_of(poll, "--poll")
     opened = visterm.Catalogue.load(catalogue)
     watched_paths = watched_folders.folders_to_watch(opened.stored, folders or ())
-    source = tags or watched_folders.tags_as_indexed(opened.stored)
+    source = watched_folders.tags_as_indexed(opened.stored)
     stop = folder_changes.Stop()
 
     def end(number: int, frame: object) -> None:

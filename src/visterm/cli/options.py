@@ -69,8 +69,9 @@ TagFile = Annotated[
     str,
     input_option(
         "--tags",
-        help="The tags: a CSV, TSV or JSON lines file, a folder of .txt files, 'xmp' for keywords, or 'auto' to look "
-        "in the photo folder.",
+        help="The tags: a CSV, TSV or JSON lines file, a folder of .txt files, 'xmp' for keywords, another program's "
+        "store (lightroom:FILE, digikam:FILE, apple-photos:FOLDER, takeout:FOLDER), or 'auto' to look in the photo "
+        "folder.",
         show_default=True,
     ),
 ]
@@ -98,8 +99,7 @@ EncoderSettings = Annotated[
     list[str] | None, model_option(help="A setting of the encoder, NAME=VALUE. Repeat for more.")
 ]
 ModelName = Annotated[
-    str | None,
-    model_option(help="A name from `visterm models` [default: auto; with ids wsabie].", autocompletion=model_names),
+    str | None, model_option(help="A name from `visterm models` [default: auto].", autocompletion=model_names)
 ]
 ModelSettings = Annotated[
     list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE. Repeat for more.")

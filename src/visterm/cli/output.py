@@ -10,11 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from visterm.cli.command_line import imported_when_used
 from visterm.core.progress import Progress
-from visterm.core.types import CLOSED, NO_TAGS, Hit, Skipped, Tag
+from visterm.core.types import CLOSED, NO_TAGS, Skipped, Tag
 from visterm.core.wording import count_of, json_text, printable, printable_json
 
 with imported_when_used():
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 JsonObject: TypeAlias = dict[str, Any]
-Result = TypeVar("Result", bound=Tag | Hit)
 
 _MAX_PRINTED = 3  # Skipped folders and tag files that are printed if a file lists all of them
 _CATEGORY_END = re.compile(r": ?|; | \(|\.(?: |$)")  # Ends the general part of a reason, before details of the photo
@@ -116,15 +115,11 @@ def in_minutes(text: str) -> str:
     return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)
 
 
-def by_confidence(results: Iterable[Result]) -> list[Result]:
-    """Sort tags or photos by confidence, the highest first; photos that people tagged with all words come before them.
-
-    If one of them has no confidence, the order is not changed.
-    """
-    hits = list(results)
-    if any(hit.confidence is None for hit in hits):
-        return hits
-    return sorted(hits, key=lambda hit: (getattr(hit, "source", None) is None, -(hit.confidence or 0.0)))
+def by_confidence(tags: Sequence[Tag]) -> list[Tag]:
+    """Sort tags by confidence, the highest first; if one of them has no confidence, the order is not changed."""
+    if any(tag.confidence is None for tag in tags):
+        return list(tags)
+    return sorted(tags, key=lambda tag: -(tag.confidence or 0.0))
 
 
 def say_skipped(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:

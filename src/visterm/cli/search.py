@@ -12,7 +12,7 @@ import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import one_tag, words_of_a_query
-from visterm.cli.output import by_confidence, emit, percent, say, show
+from visterm.cli.output import emit, percent, say, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -94,14 +94,15 @@ def search(
     if result.unknown:
         label = "Unknown tag" if len(result.unknown) == 1 else "Unknown tags"
         say(f"{label}, left out of the search: {', '.join(result.unknown)}")
+    if result.names:
+        say(f"Found in names, folders, dates or cameras: {', '.join(result.names)}")
     if result.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(result.untrained)}")
 
     if json:
         _emit_hits(request, answer)
     else:
-        sorted_hits = result.hits if request.sort in filters.COLUMNS else by_confidence(result.hits)
-        _show_hits(sorted_hits, scores=request.like is not None)
+        _show_hits(result.hits, scores=request.like is not None)
     for line in answer.unknown_filters:
         say(line)
     if not (result.hits or answer.unknown_filters):  # an empty output could look like a failed search
@@ -119,7 +120,7 @@ def search(
                 continue
             show("")
             show(f"{group.related.tag}: {group.related.why}")
-            _show_hits(by_confidence(group.hits), indent="  ")
+            _show_hits(group.hits, indent="  ")
 
 
 def _emit_hits(request: requests.SearchRequest, answer: SearchOutcome) -> None:

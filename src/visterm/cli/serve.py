@@ -1,7 +1,11 @@
-"""`visterm serve`: a catalogue over HTTP, for people and programs."""
+"""`visterm serve`: a catalogue over HTTP, for people and programs; of a folder of photos, it is made first."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -9,25 +13,42 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.output import say
+from visterm.cli.output import Bars, say
 from visterm.core.errors import UserError
 
 with imported_when_used():
     from visterm.connectors import keys
-    from visterm.library import info
+    from visterm.core import persist
+    from visterm.learning import fit_request
+    from visterm.library import info, start
     from visterm.web import app as web_app
     from visterm.web import security, server
     from visterm.web import workers as worker_processes
 
 EXAMPLES = (
+    ("visterm serve photos", "make a catalogue of a folder of photos, and keep it up to date"),
     ("visterm serve catalogue", "for this machine only"),
     ("visterm serve catalogue --host 0.0.0.0 --token-file token.txt --name photos.home", "for others"),
 )
 MIN_TOKEN_LENGTH = 16
+END_SECONDS = 5.0  # Time for the process that watches the photos to store what it has, when the service ends
+WATCH = (
+    "import os; getattr(os, 'nice', int)(10); from visterm.core import threads; threads.end_with_standard_input(); "
+    "from visterm.cli import main; main()"
+)
+"""Program that runs a command, at a lower priority, as long as this process runs."""
 
 
 def serve(
-    catalogue: options.CatalogueFolder,
+    folder: Annotated[
+        Path, options.argument(metavar="FOLDER", help="A folder of photos, or a catalogue written by `visterm index`.")
+    ],
+    out: Annotated[
+        Path | None,
+        options.output_option(
+            "-o", "--out", help="The catalogue of a folder of photos [default: a folder among your data]."
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than this machine it needs a token.")
     ] = "127.0.0.1",
@@ -57,10 +78,11 @@ def serve(
         typer.Option(min=1, help="Processes that answer [default: one per core, at most 4].", show_default=False),
     ] = None,
 ) -> None:
-    """Serve a catalogue as a web page and an API.
+    """Serve a folder of photos, or a catalogue, as a web page and an API.
 
-    On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be reached
-    from this machine only. It connects only to the hosts of --vision-host.
+    For a folder of photos it makes a catalogue, learns the tags of the photos, and watches the folder; run it again to
+    go on. On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be
+    reached from this machine only. It connects only to the hosts of --vision-host.
     """
     token = "" if token_file is None else _read_token(token_file)
     if not token and not security.is_loopback(host):
@@ -73,6 +95,10 @@ def serve(
     access = security.Access.of(host, token, name or (), vision_host or ())
     if (workers or 1) > 1 and not worker_processes.shares_connections():
         raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")
+    is_of_photos = persist.folder_kind(folder) is None and folder.is_dir()
+    catalogue = _catalogue_of(folder, out) if is_of_photos else folder
+    if out is not None and not is_of_photos:
+        raise UserError(f"-o is for a folder of photos, and {folder} is none. Leave it out.")
     n_workers = workers or worker_processes.default_workers(catalogue)
 
     def announce(address: str) -> None:
@@ -84,11 +110,33 @@ def serve(
         if (line := info.encoder_advice(catalogue)) is not None:
             say(line)
 
-    if n_workers == 1:
-        app = web_app.create_app(catalogue, access=access)
-        server.run_server(app, host, port, announce)
-    else:
-        worker_processes.run_workers(n_workers, catalogue, host, port, announce, access=access)
+    with _watching(catalogue) if is_of_photos else nullcontext():
+        if n_workers == 1:
+            app = web_app.create_app(catalogue, access=access)
+            server.run_server(app, host, port, announce)
+        else:
+            worker_processes.run_workers(n_workers, catalogue, host, port, announce, access=access)
+
+
+def _catalogue_of(photos: Path, out: Path | None) -> Path:
+    """Return the path of the catalogue of a folder of photos, which is made if it is not there; print where it is."""
+    catalogue = out or start.catalogue_of(photos)
+    is_new = start.open_or_start(photos, catalogue, fit_request.FitRequest(), Bars(lines=False))
+    say(f"{'New catalogue' if is_new else 'Catalogue'} of {photos}: {catalogue}")
+    return catalogue
+
+
+@contextmanager
+def _watching(catalogue: Path) -> Iterator[None]:
+    """Run `visterm watch` beside the service, in a process of its own: photos come in, and their tags are learned."""
+    with subprocess.Popen([sys.executable, "-c", WATCH, "watch", str(catalogue)], stdin=subprocess.PIPE) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):  # it may be learning: a kill loses nothing
+                process.wait(END_SECONDS)
+            process.kill()
 
 
 def _read_token(file: Path) -> str:

@@ -151,8 +151,7 @@ def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: 
     """Print which tags are parts of which, with the model's scores; relations in the tag rules count as known."""
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
-    synsets = rules.tag_synsets if relation_sources.is_wordnet(rules.part_of) else None
-    rules = replace(rules, isa=None, tag_synsets=synsets)
+    rules = replace(rules, isa=None)
     relation_sources.check_sources(rules)
     tagger = visterm.Tagger.load(run)
     rule_relations = relation_sources.read_relations(rules, tagger.vocabulary)

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from visterm.connectors.folder_changes import ChangedFiles, FolderChanges, Stop, is_on_network, mounts
 from visterm.core.errors import DataError, InUseError, UserError
@@ -26,10 +26,13 @@ from visterm.library.feedback import copy_feedback
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, indexed_folders, photos_of
+from visterm.library.start import learn_first
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
     from visterm.store.catalogue import StoredCatalogue
+
+T = TypeVar("T")
 
 CHUNK_PHOTOS = 64  # Photos per commit, after which watching can be stopped
 POLL_SECONDS = 30.0  # Interval for polling folders on network drives
@@ -74,13 +77,20 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[Place] = ()) -> 
 
 
 def tags_as_indexed(stored: StoredCatalogue) -> str | None:
-    """Return "xmp" or "auto" if the latest `visterm index --tags` used it; None if it used a file."""
+    """Return the source of tags of the latest `visterm index --tags`; None if there was none, or it is gone.
+
+    A tag file is about one folder: it counts only if no other folder was indexed.
+    """
     sources = [run["tags"] for run in stored.history.details_of("index") if run.get("tags")]
-    return sources[-1] if sources and sources[-1] in (KEYWORDS, "auto") else None
+    if not sources or sources[-1] in (KEYWORDS, "auto"):
+        return sources[-1] if sources else None
+    return sources[-1] if os.path.exists(sources[-1]) and len(indexed_folders(stored)) == 1 else None
 
 
 class FolderWatcher:
     """Updates a catalogue from folders, and then after each change; each update is saved to disk.
+
+    A catalogue that has learned nothing yet (`library.start`) learns the tags of its photos once they are in.
 
     Parameters
     ----------
@@ -127,6 +137,7 @@ class FolderWatcher:
         self._missing: dict[str, str] = {}  # Missing folder -> reason
         self._mounted: set[str] = set()  # Mount points seen in the folders so far
         self._uses_reports = poll is None  # Whether to use the system's reports
+        self._learned: str | None = ""  # What `learn_first` returned last: said once
 
     def rounds(self) -> Iterator[WatchRound]:
         """Yield the result of each update until stopped; first compare all folders completely."""
@@ -137,6 +148,7 @@ class FolderWatcher:
             reported = [folder for folder in existing if folder not in polled]
             with closing(FolderChanges(reported, polled, self._suffixes, self._seconds, self._stop)) as changes:
                 yield from self.compare_folders()
+                self._learn_first()
                 while not self._stop.is_set() and self._watched_state() == state and time.monotonic() < deadline:
                     self._changed_files.touch(changes.wait())
                     if changes.end_reason:  # compare the folders completely, as reports may be missing
@@ -148,6 +160,17 @@ class FolderWatcher:
                         break
                     if settled := self._changed_files.settled():
                         yield from self.update_paths(settled)
+                        self._learn_first()
+
+    def _learn_first(self) -> None:
+        """Let a catalogue learn that has learned nothing yet; watching goes on if its photos cannot be learned from."""
+        try:
+            learned = self._when_free(lambda: learn_first(self._catalogue, self._stop.is_set, self._progress))
+        except DataError as error:
+            learned = str(error)
+        if learned and learned != self._learned:
+            self._say(learned)
+        self._learned = learned
 
     def _watched_state(self) -> object:
         """Return a value that changes if a folder, a mount point in it, or the tag file changes or disappears."""
@@ -219,16 +242,24 @@ class FolderWatcher:
 
     def _index(self, listed: Callable[[], ListedPhotos]) -> Indexed | None:
         """Index the listed photos when no other process is writing; return None if stopped before."""
+
+        def index() -> Indexed:
+            work = Indexing(self._catalogue.tagger, self._stored)
+            done = work.run(listed(), chunk_size=CHUNK_PHOTOS, stop=self._stop.is_set, progress=self._progress)
+            if n_moved := copy_feedback(self._stored):
+                self._say(f"Tags and corrections of {count_of(n_moved, 'photo')} went to copies elsewhere.")
+            return done
+
+        return self._when_free(index)
+
+    def _when_free(self, work: Callable[[], T]) -> T | None:
+        """Call a function when no other process is writing, with the run in use; return None if stopped before."""
         is_waiting = False
         while not self._stop.is_set():
             try:
                 with self._stored.writing():
                     self._catalogue.refresh()
-                    work = Indexing(self._catalogue.tagger, self._stored)
-                    done = work.run(listed(), chunk_size=CHUNK_PHOTOS, stop=self._stop.is_set, progress=self._progress)
-                    if n_moved := copy_feedback(self._stored):
-                        self._say(f"Tags and corrections of {count_of(n_moved, 'photo')} went to copies elsewhere.")
-                    return done
+                    return work()
             except InUseError as error:
                 if not is_waiting:
                     self._say(f"Waiting: {error}")

@@ -25,6 +25,7 @@ PART_WORK = 2**20  # Minimum number of multiplications per thread, which take ab
 TILE_FLOATS = 2**17  # Floats per tile of V, and per block of scores: both fit in the second-level cache
 PARTS_PER_THREAD = 4  # Parts of V per thread, so one slow thread does not delay the others
 IMAGES_AT_ONCE = 4096  # Rows of U that are compared with all of V before the next rows
+SQUARE = 128  # Rows and columns that `transposed` copies at a time
 ROUNDING = 2.0**-24  # ε of float32
 
 
@@ -37,6 +38,17 @@ def product(A: Matrix, B: Matrix) -> Any:
     if B.shape[1] != 1 or sp.issparse(A) or sp.issparse(B):
         return A @ B
     return (A @ np.hstack([B, np.zeros_like(B)]))[:, :1]
+
+
+def transposed(V: Floats) -> Floats:
+    """Return ``Vᵀ`` in C order; copied in squares, which fit in the cache, it takes a fraction of the time."""
+    columns = np.empty(V.shape[::-1], V.dtype)
+    for start in range(0, V.shape[0], SQUARE):
+        for first in range(0, V.shape[1], SQUARE):
+            columns[first : first + SQUARE, start : start + SQUARE] = V[
+                start : start + SQUARE, first : first + SQUARE
+            ].T
+    return columns
 
 
 def dense(matrix: Any) -> NDArray[Any]:

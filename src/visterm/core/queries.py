@@ -42,6 +42,8 @@ class Query:
     """Words without training images, which are searched by their word vectors; None without such words."""
     not_learned: Mapping[str, int] = field(default_factory=dict)
     """Tags that people gave to photos but that the run has not learned yet -> 1, or -1 for a `-word`."""
+    names: Mapping[str, int] = field(default_factory=dict)
+    """Words that are not tags but names of files, folders or cameras, or dates -> 1, or -1 for a `-word`."""
 
 
 def inverse_frequencies(counts: ArrayLike, n_captions: int) -> NDArray[np.float32]:

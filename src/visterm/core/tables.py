@@ -59,6 +59,12 @@ MODELS = Registry(
         _model("mlp", "mlp:Mlp", "neural network with one hidden layer, learned from all tags at once"),
         _model("ease", "linear.ease:Ease", "for images known by number: weights from tag to tag, in closed form"),
         _model(
+            "als",
+            "linear.als:Als",
+            "for images known by number: factors by alternating least squares",
+            extra="implicit",
+        ),
+        _model(
             "text_ridge",
             "linear.text_ridge:TextRidge",
             "ridge that starts from text vectors: zero-shot at first, ridge with many photos",
@@ -74,6 +80,7 @@ MODELS = Registry(
         ),
         _in_research("owpc_sgd", "joint embedding, WARP loss with exact ranks", WSABIE),
         _in_research("pamir_ia", "one linear scorer per tag, learns from pairs of tags", PAMIR),
+        _in_research("kernel_pamir", "pamir over a kernel: learns from how similar photos are to each other", PAMIR),
         _in_research("one_vs_rest", "one linear yes-or-no classifier per tag", WSABIE),
         _in_research("opt_auc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
         _in_research("rp_knn", "knn with a search tree: faster, misses some similar photos", WSABIE),
@@ -136,6 +143,7 @@ ENCODERS = Registry(
         ),
         _encoder("ids", "ids:Ids", "only a name or number for each image, no photos", VSE_ENS),
         _in_research("histograms", "counts of colours and textures in parts of the photo", OBJECTS_AND_PARTS),
+        _in_research("grouped_visterms", "visterms, looked for only in the nearest groups of words: faster", PAMIR),
         _in_research("kernel_pca", "shorter vectors from those of another encoder (kernel PCA)", OBJECTS_AND_PARTS),
         _in_research("bag_kernel", "how similar a photo's patches are to each training photo's", PAMIR),
         _in_research("timm", "features of any neural network of the package timm", extra="torch"),

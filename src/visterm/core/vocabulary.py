@@ -16,11 +16,19 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query
-from visterm.core.registry import known_names, unknown
+from visterm.core.registry import unknown
 from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_visible_characters, without_invisible
 
 MAX_TAGS = 100  # Maximum number of tags in one request for one image, from a person, another program or a tag file
 MAX_LETTERS = 200  # Maximum number of characters of a new tag; tags that a run already has may be longer
+N_NEAREST = 5  # Number of tags that are named for a word that is not a tag
+STOP_WORDS = frozenset(re.findall(r"\w+", """
+    a an and are as at by for from in into is it near of off on or over the to under with without
+    am auf aus bei das dem den der die ein eine im mit oder und vom von zu zum zur
+    au aux avec dans de des du en et la le les ou par sur un une con del el los las por y il lo di da
+"""))  # fmt: skip
+"""Words of English, German, French, Spanish and Italian that a search ignores, unless they are tags."""
+
 MAX_COUNT = 2**53  # Maximum count of images of a tag in a saved vocabulary
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _PIECE = re.compile(
@@ -327,24 +335,26 @@ class Vocabulary:
         return sp.csr_array(parts, shape=(1, len(self.tags))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
-        """Return the message for unknown words: each with the nearest tag, or with a list of tags if no tag is near."""
+        """Return the message for unknown words: each with the tag that was probably meant, or all with nearest tags."""
         messages, unmatched_words = [], []
-        for word, tag in self.nearest(words).items():
-            if tag is not None:
-                quoting_hint = f" Type it as {quoted(tag)}." if set('",;') & set(tag) else ""
-                messages.append(f"Unknown tag '{word}'. Did you mean '{tag}'?{quoting_hint}")
+        for word in dict.fromkeys(words):
+            if meant := self.nearest_tags(word, 1):
+                quoting_hint = f" Type it as {quoted(meant[0])}." if set('",;') & set(meant[0]) else ""
+                messages.append(f"Unknown tag '{word}'. Did you mean '{meant[0]}'?{quoting_hint}")
             else:
-                unmatched_words.append(f"'{word}'")
+                unmatched_words.append(word)
         if unmatched_words:
+            nearest = zip(*(self.nearest_tags(word, cutoff=0.0) for word in unmatched_words), strict=True)
+            tags = list(dict.fromkeys(tag for similar in nearest for tag in similar))[:N_NEAREST]
             plural = "s" if len(unmatched_words) > 1 else ""
-            messages.append(f"Unknown tag{plural} {', '.join(unmatched_words)}. {known_names(self.tags)}")
+            names = ", ".join(f"'{word}'" for word in unmatched_words)
+            messages.append(f"Unknown tag{plural} {names}. Tags of the most similar spelling: {', '.join(tags)}.")
         return " ".join(messages)
 
-    def nearest(self, words: Iterable[str]) -> dict[str, str | None]:
-        """Return word -> the tag with the most similar spelling, or None if no tag is similar."""
+    def nearest_tags(self, word: str, k: int = N_NEAREST, cutoff: float = 0.6) -> list[str]:
+        """Return the `k` tags with the most similar spelling, if the similarity (0-1) is at least `cutoff`."""
         tag_of_key = {tag_key(tag): tag for tag in self.tags}
-        matches_of = {word: difflib.get_close_matches(tag_key(word), tag_of_key, n=1, cutoff=0.6) for word in words}
-        return {word: tag_of_key[matches[0]] if matches else None for word, matches in matches_of.items()}
+        return [tag_of_key[key] for key in difflib.get_close_matches(tag_key(word), tag_of_key, n=k, cutoff=cutoff)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the vocabulary as a dict for JSON, as a run saves it."""

@@ -10,12 +10,10 @@ if TYPE_CHECKING:
     from visterm.data.corpus import Corpus
     from visterm.data.images import ImageLike, read_image
     from visterm.data.learned_vectors import learn_word_vectors
-    from visterm.data.part_of import PartOf, part_pairs, wordnet_part_of
     from visterm.data.pillow import resized
-    from visterm.data.relations import sibling_sets
+    from visterm.data.relations import PairFormat, PartOf, part_pairs, read_pairs, sibling_sets, write_pairs
     from visterm.data.tag_formats.tables import read_table
     from visterm.data.tag_queries import MAX_SUBSETS, Queries, hold_one_out, queries_of_tags, relevant_images
-    from visterm.data.tag_senses import TagSenses, WordNet, is_a_relations, match_tags, read_mapping
     from visterm.data.word_vectors import vectors_of_tags
 
 # Public names for plug-ins, by module: see docs/add_a_model.md.
@@ -23,12 +21,10 @@ _NAMES = {
     "corpus": "Corpus",
     "images": "ImageLike read_image",
     "learned_vectors": "learn_word_vectors",
-    "part_of": "PartOf part_pairs wordnet_part_of",
     "pillow": "resized",
-    "relations": "sibling_sets",
+    "relations": "PairFormat PartOf part_pairs read_pairs sibling_sets write_pairs",
     "tag_formats.tables": "read_table",
     "tag_queries": "MAX_SUBSETS Queries hold_one_out queries_of_tags relevant_images",
-    "tag_senses": "TagSenses WordNet is_a_relations match_tags read_mapping",
     "word_vectors": "vectors_of_tags",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -17,6 +17,7 @@ from visterm.core.wording import count_of
 from visterm.data.frames import FrameTable
 from visterm.data.image_folders import CAPITALS, ENDING, Unsearched, images_in, match_names, plain_name
 from visterm.data.images import ImageLike
+from visterm.data.program_stores import is_store
 from visterm.data.tag_files import KEYWORDS, find_tags
 from visterm.data.tag_formats.record import (
     TagRecord,
@@ -54,6 +55,7 @@ class Corpus:
     source: str = ""  # Where `read` found the tags: an absolute path, "xmp" or "auto"; empty if unknown
     encoded: Any = None  # `features.stored.Features` with the rows of the images, if they are already encoded
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags, if the tags were given as paths
+    aliases: Mapping[str, str] = field(default_factory=dict)  # Synonyms of tags, where the tags came with them
     column_note: str = ""  # Advice for a table whose photos were not found: see `tag_formats.tables.column_note`
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and tag files without permission to read
 
@@ -73,7 +75,8 @@ class Corpus:
         paths = images_in(folder, unsearched=unsearched)
         corpus = cls.joined(folder, paths, find_tags(tags, folder, paths, **options))
         source = os.fspath(tags) if isinstance(tags, str | os.PathLike) else ""
-        source = source if source in ("", KEYWORDS, "auto") or is_remote(source) else os.path.abspath(source)
+        is_path = source not in ("", KEYWORDS, "auto") and not is_remote(source) and not is_store(source)
+        source = os.path.abspath(source) if is_path else source
         remarks, skipped = [*corpus.remarks, *unsearched.remarks()], [*unsearched.closed, *corpus.skipped]
         return replace(corpus, source=source, remarks=remarks, skipped=skipped)
 
@@ -122,6 +125,7 @@ class Corpus:
         return cls._of_records(
             rows, list(rows.values()), missing=missing_names, untagged=untagged, untagged_remark=untagged_remark,
             remarks=remarks, folder=folder, encoded=encoded, tree=tags.tree, skipped=tags.skipped,
+            aliases=tags.aliases,
         )  # fmt: skip
 
     @classmethod

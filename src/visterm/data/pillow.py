@@ -207,7 +207,7 @@ def _preview_by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
     except (rawpy.LibRawNoThumbnailError, rawpy.LibRawUnsupportedThumbnailError) as error:
         raise ImageError(path, WITHOUT_PREVIEW) from error
     except rawpy.LibRawError as error:
-        raise ImageError(path, f"damaged: not a RAW file that rawpy knows ({error})") from error
+        raise ImageError(path, "damaged: not a RAW file that rawpy knows") from error
 
     preview = BytesIO()
     if thumb.format == rawpy.ThumbFormat.JPEG:

@@ -1,4 +1,4 @@
-"""Reading and writing two-column files that relate words; is-a relations, and the sibling tags that they imply."""
+"""Two-column files that relate words: is-a relations with the siblings that they imply, and part-of relations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, check_size
 from visterm.core.errors import DataError
@@ -42,6 +43,7 @@ class PairFormat(NamedTuple):
 
 
 IS_A_FILE = PairFormat("is-a file", ("child", "parent"), "tiger,big cat", "a kind of")
+PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
 
 
 class WordPair(NamedTuple):
@@ -113,6 +115,52 @@ def read_is_a(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     `read_pairs` does.
     """
     return [(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
+
+
+class PartOf(NamedTuple):
+    """A relation: `part` is a part of `whole`."""
+
+    part: str
+    whole: str
+
+
+def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
+    """Read a CSV (or, with the suffix .tsv, tab-separated) file of relations.
+
+    It has two columns, the part and its whole, with or without a header ``part,whole``. Raises DataError as
+    `read_pairs` does.
+    """
+    return [PartOf(pair.first, pair.second) for pair in read_pairs(path, PART_OF_FILE)]
+
+
+def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """Return the columns of the tags in relations (part, whole).
+
+    Words are compared like tags, normalised (NFC) and without regard to case; if that fails, ``_`` is read as a space.
+    Returns columns of (part, whole), int64 of shape (n_pairs, 2), sorted and unique. Relations with a word that is not
+    a tag are left out. Raises DataError if no relation is between two tags, unless `relations` is empty.
+    """
+    pairs: set[tuple[int, int]] = set()
+    examples: list[str] = []
+    for part, whole in relations:
+        columns = _column(part, vocabulary), _column(whole, vocabulary)
+        if columns[0] is not None and columns[1] is not None and columns[0] != columns[1]:
+            pairs.add((columns[0], columns[1]))
+        else:
+            examples = [*examples, f"{part} of {whole}"][:3]
+
+    if examples and not pairs:
+        raise DataError(
+            f"None of the part-of relations ({', '.join(examples)}) is between two tags of the vocabulary "
+            f"({', '.join(vocabulary.tags[:3])}). Check that its lines are part,whole."
+        )
+    return np.array(sorted(pairs), np.int64).reshape(-1, 2)
+
+
+def _column(word: str, vocabulary: Vocabulary) -> int | None:
+    """Return the column of a word, as written or with spaces instead of ``_``."""
+    column = vocabulary.get(word)
+    return vocabulary.get(word.replace("_", " ")) if column is None and "_" in word else column
 
 
 def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> sp.csr_array:

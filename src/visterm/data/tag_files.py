@@ -12,6 +12,7 @@ from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.image_folders import find_images, plain_name, unread_keywords_remark
+from visterm.data.program_stores import is_store, read_store, store_in
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD_SPLITS,
@@ -52,10 +53,11 @@ def find_tags(
     `files` are the images in the folder, if they have been listed already.
 
     The source is a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts; a folder with a ``.txt`` for each
-    image; ``"xmp"`` for the keywords in XMP files next to images and in the images; or ``"auto"`` for the first form
-    found in the image folder: ``metadata.jsonl`` or ``metadata.csv`` (or a table per sub-folder, with names relative to
-    it; a sub-folder "train" or "test" is a split), a ``.txt`` next to each image, an ``.xmp`` next to an image (then
-    all keywords are read), one folder per tag, keywords in the images.
+    image; ``"xmp"`` for the keywords in XMP files next to images and in the images; ``"PROGRAM:PATH"`` for a store of
+    another program (`visterm.data.program_stores`); or ``"auto"`` for the first form found in the image folder:
+    ``metadata.jsonl`` or ``metadata.csv`` (or a table per sub-folder, with names relative to it; a sub-folder "train"
+    or "test" is a split), a catalogue of Lightroom or digiKam, a ``.txt`` next to each image, an ``.xmp`` next to an
+    image (then all keywords are read), one folder per tag, keywords in the images.
 
     Returns a record for each image that the source names, in the order of the source. A tag written ``-beach`` is a
     negative: no beach. Raises TagFileError if the source has no tags, or they cannot be parsed.
@@ -66,6 +68,8 @@ def find_tags(
     folder = as_path(images)
     if is_name and is_remote(folder):
         check_in_file(source, f"images in an object store ({folder})")
+    if is_store(source):
+        return read_store(source, folder, find_images(folder) if files is None else files)
     is_folder = is_name and source not in (KEYWORDS, "auto") and not is_remote(source) and Path(source).is_dir()
     if not is_name or not (is_folder or source in (KEYWORDS, "auto")):
         return TagsFound(merged_by_image(read_table(source, **options)), [])
@@ -86,14 +90,23 @@ def find_tags(
             raise NoTagsError(problem, setting="tags", value=source, advice=_OTHER_FILE_ADVICE)
         return keywords
 
+    return _found_tags(folder, files, columns, **options)
+
+
+def _found_tags(
+    folder: Path, files: Sequence[Path], columns: Mapping[str, object], **options: Unpack[TableOptions]
+) -> TagsFound:
+    """Return the first form of tags that is found in a folder; with `columns`, only tables count."""
     tags = _metadata_tags(folder, options)
     if tags is None and not columns:
-        tags = _tags_of_images(folder, files, separator)
+        store = store_in(folder)
+        separator = options.get("separator")
+        tags = read_store(store, folder, files) if store else _tags_of_images(folder, files, separator)
     if tags is not None:
         return tags
     also_searched = "" if columns else OTHER_FORMS_TEXT
     problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA_FILES)}){also_searched}."
-    raise NoTagsError(problem, setting="tags", value=source, advice=_OTHER_FILE_ADVICE)
+    raise NoTagsError(problem, setting="tags", value="auto", advice=_OTHER_FILE_ADVICE)
 
 
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:

@@ -22,9 +22,8 @@ from visterm.data.tag_formats.record import separator_pattern
 from visterm.data.tag_formats.tables import USER_COLUMNS, TableOptions
 from visterm.data.text_files import read_text
 
-WORDNET = "wordnet"  # Instead of a file of relations: WordNet, in one of its usual folders
 TRAINING_SPLIT = "train"  # The split to learn from, of which images may be removed; without splits, all images
-_PATHS = ("part_of", "isa", "tag_synsets")
+_PATHS = ("part_of", "isa")
 
 # A TOML file, a mapping with its keys and values, or None
 Rules: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | TagRules | None"
@@ -35,8 +34,8 @@ _DRAFT = """\
 # stop_tags = ["nikon", "untitled"]  # not learned
 # max_share = 0.5                    # leave out tags of more than half of the photos
 # per_user = 3                       # learn from at most 3 photos of one owner with the same tags
-# part_of = "wordnet"                # which tags are parts of which: or a CSV of part,whole
-# isa = "wordnet"                    # which tags are kinds of which: or a CSV of child,parent
+# part_of = "part_of.csv"            # which tags are parts of which: a CSV of part,whole
+# isa = "isa.csv"                    # which tags are kinds of which: a CSV of child,parent
 
 [aliases]  # spelling = the tag that it means"""
 
@@ -56,13 +55,8 @@ class TagRules:
     # Learn from at most this many images of one owner with the same tags: bulk uploads. The owner is read from
     # the column ``user``, ``owner`` or ``photographer``.
     per_user: int | None = None
-    # Part-of relations: a CSV of part,whole, WordNet's folder, or "wordnet" to find it
-    part_of: str | None = None
-    # Is-a relations: a CSV of child,parent, WordNet's folder, or "wordnet". None: from the WordNet of `part_of`, if it
-    # is set.
-    isa: str | None = None
-    # For WordNet: a CSV of tag,synset with the meanings of tags. None: the most frequent meaning.
-    tag_synsets: str | None = None
+    part_of: str | None = None  # Part-of relations: a CSV of part,whole
+    isa: str | None = None  # Is-a relations: a CSV of child,parent
     image_column: str | None = None  # Column of images in the tag file; None: the usual names
     tags_column: str | None = None  # Column of tags in the tag file; None: the usual names
     # Separator of tags in a cell: a text, several characters such as ``;,``, or a pattern. None: a semicolon or comma.
@@ -92,7 +86,7 @@ class TagRules:
 
         result = cls._from_values(values, str(path))
         paths: dict[str, Any] = {
-            name: str(path.parent / value) for name in _PATHS if (value := getattr(result, name)) not in (None, WORDNET)
+            name: str(path.parent / value) for name in _PATHS if (value := getattr(result, name)) is not None
         }
         return replace(result, **paths)
 
@@ -161,9 +155,8 @@ _EXPECTED = {
         lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
         "a whole number of 1 or more",
     ),
-    "part_of": (_is_path, f'a CSV of part,whole, the folder of WordNet, or "{WORDNET}"'),
-    "isa": (_is_path, f'a CSV of child,parent, the folder of WordNet, or "{WORDNET}"'),
-    "tag_synsets": (_is_path, "a CSV of tag,synset"),
+    "part_of": (_is_path, "a CSV of part,whole"),
+    "isa": (_is_path, "a CSV of child,parent"),
     "image_column": (_is_text, "the name of a column"),
     "tags_column": (_is_text, "the name of a column"),
     "separator": (lambda value: isinstance(value, str), "a text such as ';', or a pattern such as '[;|]'"),

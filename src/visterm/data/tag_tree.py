@@ -197,6 +197,12 @@ class TagTree:
         """Return each tag after its ancestors, without repetitions."""
         return self._with(tags, self.above)
 
+    def implied_by(self, tags: Iterable[str]) -> dict[str, str]:
+        """Return each tag above one of an image's tags that is not among them -> the first tag that implies it."""
+        keys = {self._key(tag): tag for tag in tags}
+        implied = {above: tag for tag in reversed(keys.values()) for above in self.above(tag)}
+        return {above: tag for above, tag in reversed(implied.items()) if self._key(above) not in keys}
+
     def with_children(self, tags: Iterable[str]) -> list[str]:
         """Return each tag after its descendants, without repetitions."""
         return self._with(tags, self.below)

@@ -7,36 +7,50 @@ from typing import TYPE_CHECKING
 from visterm.core.registry import lazy_names
 from visterm.core.tables import ENCODERS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.core.checks import stack_rows
     from visterm.encoders.base import Encoder, Images, Pixels
     from visterm.encoders.blocks import (
         BlockCutter,
+        FindNearest,
+        WordFinder,
         cells_of_overlap,
         check_levels,
         check_numbers,
         pixel_codes,
         weights_of_levels,
     )
+    from visterm.encoders.chain import Chain as Chain
     from visterm.encoders.chain import NestedEncoder
-    from visterm.encoders.codebook import COLOUR_SPACES, MAX_COLOURS, MAX_VALUE, learn_codebook, learn_palette
+    from visterm.encoders.codebook import (
+        COLOUR_SPACES,
+        MAX_COLOURS,
+        MAX_VALUE,
+        assign_words,
+        learn_codebook,
+        learn_palette,
+    )
     from visterm.encoders.contract import AnyEncoder
-    from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
+    from visterm.encoders.ids import Ids as Ids
+    from visterm.encoders.immich import Immich as Immich
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
     from visterm.encoders.network import NetworkEncoder
+    from visterm.encoders.onnx import Onnx as Onnx
+    from visterm.encoders.precomputed import Precomputed as Precomputed
     from visterm.encoders.preparation import Preparation, as_size, pooled
     from visterm.encoders.sentences import sentence_vectors
     from visterm.encoders.torch_loading import torch_device, torch_library
-    from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
+    from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP
+    from visterm.encoders.visterms import Visterms as Visterms
     from visterm.encoders.word_rows import check_prompts, unit_rows
 
 _NAMES = {
     "base": "Encoder Images Pixels stack_rows",
-    "blocks": "BlockCutter cells_of_overlap check_levels check_numbers pixel_codes weights_of_levels",
+    "blocks": "BlockCutter FindNearest WordFinder cells_of_overlap check_levels check_numbers pixel_codes "
+    "weights_of_levels",
     "chain": "NestedEncoder",
-    "codebook": "COLOUR_SPACES MAX_VALUE MAX_COLOURS learn_codebook learn_palette",
+    "codebook": "COLOUR_SPACES MAX_VALUE MAX_COLOURS assign_words learn_codebook learn_palette",
     "contract": "AnyEncoder",
-    "landmarks": "KERNELS Landmarks landmark_columns",
     "named": "DEFAULT_ENCODER make_encoder",
     "network": "NetworkEncoder",
     "preparation": "Preparation as_size pooled",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
-from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import nearest_words, prepare_codebook
 from visterm.kernels.pixels import (
@@ -26,7 +24,6 @@ from visterm.kernels.pixels import (
     gray_levels,
     lbp_codes,
 )
-from visterm.kernels.word_groups import nearest_in_groups, prepare_groups
 
 MAX_BLOCK_CELLS = 8  # Maximum number of cells along a block's side, where a pixel is in 64 blocks per scale
 OVERLAP_TOLERANCE = 1e-3  # Tolerance for overlaps written as rounded 1 - 1/n
@@ -119,7 +116,7 @@ class WordFinder:
     `codebook`, (n_words, n_features), has the words of all scales, scale by scale. `scale_words` has the number of
     words of each scale, and `spread` the mean squared distance of its blocks to their nearest word; both have a single
     number if all scales of the `cutter` share their words. A block gets `neighbours` words, or all words of a scale
-    with fewer. For `softness` and `nearest_groups` see `Visterms`.
+    with fewer. For `softness` see `Visterms`.
     """
 
     def __init__(
@@ -130,7 +127,6 @@ class WordFinder:
         cutter: BlockCutter,
         neighbours: int,
         softness: float,
-        nearest_groups: int | None = None,
     ) -> None:
         self.cutter = cutter
         self.neighbours = min(neighbours, int(scale_words.max()))
@@ -138,21 +134,14 @@ class WordFinder:
         self._first = np.cumsum(scale_words) - scale_words
         self._n_words = scale_words
         self._spread = spread
-        self._find_nearest: list[FindNearest] = []
+        self._find_nearest = [
+            self._prepare(codebook[first : first + n_words], min(neighbours, int(n_words)))
+            for first, n_words in zip(self._first, scale_words, strict=True)
+        ]
 
-        for first, n_words in zip(self._first, scale_words, strict=True):
-            words, n_nearest = codebook[first : first + n_words], min(neighbours, int(n_words))
-            n_groups = math.isqrt(int(n_words))  # equal to the mean number of words per group
-            if nearest_groups is None or nearest_groups >= n_groups:
-                find: FindNearest = partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
-            else:
-                centres = learn_codebook(words, n_groups, np.random.default_rng(0))
-                nearest, _ = assign_words(words, prepare_codebook(centres))
-                groups = np.unique(nearest, return_inverse=True)[1]  # drop empty groups
-                book = prepare_groups(words, groups, int(groups.max()) + 1)
-                n_probed = min(nearest_groups, int(groups.max()) + 1)
-                find = partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
-            self._find_nearest.append(find)
+    def _prepare(self, words: NDArray[np.float32], n_nearest: int) -> FindNearest:
+        """Return the function that finds the `n_nearest` nearest of the words of a scale for points, and scores."""
+        return partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
 
     def find(
         self, images: Sequence[Codes], i: int, *, with_boxes: bool

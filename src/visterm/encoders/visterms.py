@@ -44,7 +44,7 @@ MAX_CODEBOOK_STEPS = 10
 MIN_BLOCKS_PER_WORD = 10  # Minimum number of sampled blocks per word of the codebook
 OVERLAP = 0.5  # Overlap of blocks in the papers
 MAX_SCALES = 32
-LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None, "shared_words": False}
+LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "shared_words": False}
 """Settings added in later versions, with the values that reproduce the earlier behaviour."""
 
 
@@ -93,10 +93,6 @@ class Visterms(Encoder):
         Weight of the texture histogram, relative to the colour histogram, in the distance between blocks.
     neighbours : int
         Number of nearest words that a block counts for. 1 is hard assignment and gives the sparsest rows.
-    nearest_groups : int, optional
-        Search for nearest words only in this number of word groups: those with centres nearest to the block. k-means
-        groups the words of a scale, with as many groups as words per group. 4 saves most of the time per photo and
-        costs a little quality (``research/experiments/large_photos.py``). None: compare all words.
     softness : float
         How evenly a block counts for its nearest words: a word at squared distance d² gets a share proportional to
         ``exp(-(d² - d₁²) / (softness · mean d₁²))``, where d₁ is the distance of the nearest word.
@@ -163,7 +159,6 @@ class Visterms(Encoder):
     root: bool = True
     texture_weight: float = 3.0
     neighbours: int = 4
-    nearest_groups: int | None = None
     softness: float = 0.25
     root_terms: bool = True
     levels: int = 1
@@ -295,10 +290,12 @@ class Visterms(Encoder):
 
     def _finder_and_pyramid(self) -> tuple[WordFinder, VistermPyramid]:
         """Return the word finder for blocks, which is created once, and the layout of rows."""
-        learned = (self.codebook_, self.scale_words_, self.spread_)
-        settings = (self._cutter(), self.neighbours, self.softness, self.nearest_groups)
         pyramid = VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
-        return self._cached(WordFinder, *learned, *settings), pyramid
+        return self._finder(self.codebook_, self.scale_words_, self.spread_, self._cutter()), pyramid
+
+    def _finder(self, *parts: Any) -> WordFinder:
+        """Return the word finder for a codebook, the words of its scales, their spread, and a cutter."""
+        return self._cached(WordFinder, *parts, self.neighbours, self.softness)
 
     def _check_learned(self) -> None:
         if len(self.colours_) > MAX_COLOURS:
@@ -312,8 +309,7 @@ class Visterms(Encoder):
             raise DataError(f"idf_ has {len(self.idf_)} numbers; expected {n_columns}, one per column")
 
     def _check_params(self) -> None:
-        optional = () if self.nearest_groups is None else ("nearest_groups",)
-        for name in ("colours", "codebook", "neighbours", "max_side", "sample_blocks", "batch_size", *optional):
+        for name in ("colours", "codebook", "neighbours", "max_side", "sample_blocks", "batch_size"):
             check_count(getattr(self, name), name)
         check_number(self.colours, "colours", least=1, most=MAX_COLOURS)
         for name in ("block", "texture_weight", "softness"):

@@ -16,8 +16,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.relations import sibling_sets
-from visterm.data.tag_senses import read_relations
+from visterm.data.relations import read_is_a, sibling_sets
 from visterm.data.tag_tree import TreeColumns
 from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k
@@ -114,9 +113,9 @@ def evaluate_taggers(
 
     `metrics` are names from ``visterm metrics``; `optional` metrics are left out if they have no values to average,
     unless no metric has values. `ranked_tags` are the tags to rank, from `join_library`; None: all tags that all
-    taggers know. `isa` defines siblings for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database
-    files. If a run has a tree, photos with a child tag also have its parents, for all taggers. Raises DataError if
-    there are no photos to measure on, or the relations are invalid.
+    taggers know. `isa` defines siblings for ``psib@k``: a CSV of child,parent. If a run has a tree, photos with a child
+    tag also have its parents, for all taggers. Raises DataError if there are no photos to measure on, or the relations
+    are invalid.
     """
     vocabulary = shared_vocabulary(taggers)
     if ranked_tags is not None:
@@ -126,7 +125,7 @@ def evaluate_taggers(
     check_metrics(metrics, siblings=isa is not None, tree=tree_columns is not None)
     if len(vocabulary) == 0:
         raise DataError("The runs, or the runs and these photos, have no tag in common. Measure each run separately.")
-    siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
+    siblings = None if isa is None else sibling_sets(read_is_a(isa), vocabulary)
     nodes_above = None if tree_columns is None else tree_columns.above
     rows, readable_corpus, skipped = encode_for_all(taggers, corpus, progress)
     given_tags = [tag for tags in corpus.tags for tag in tags]
@@ -143,19 +142,11 @@ def evaluate_taggers(
         are_same = np.array_equal(columns, np.arange(len(tagger.vocabulary)))
         rankers.append(Ranker(tagger, X, None if are_same else columns))
     values: list[dict[str, NDArray[np.float64]]] = []
-    undefined: dict[str, str] = {}
+    undefined: dict[str, str] = {}  # optional metric without values to average -> the reason
 
     for ranker in rankers:
         tagger_values = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
-        undefined = {}  # optional metric without values to average -> the reason
-        for name in optional:
-            try:
-                means({name: tagger_values[name]}, judgements)
-            except DataError as error:
-                undefined[name] = str(error)
-        if len(undefined) < len(tagger_values):
-            tagger_values = {name: array for name, array in tagger_values.items() if name not in undefined}
-        means(tagger_values, judgements)  # raises an error for a metric without values to average
+        tagger_values, undefined = without_undefined(tagger_values, optional, judgements)
         values.append(tagger_values)
 
     return AnnotationEvaluation(
@@ -168,6 +159,25 @@ def evaluate_taggers(
         n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
         undefined=undefined,
     )  # fmt: skip
+
+
+def without_undefined(
+    values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+    """Leave out optional metrics without values to average, unless no metric has any; return the others, and reasons.
+
+    Raises DataError for another metric without values to average.
+    """
+    undefined: dict[str, str] = {}
+    for name in optional:
+        try:
+            means({name: values[name]}, judgements)
+        except DataError as error:
+            undefined[name] = str(error)
+    if len(undefined) < len(values):
+        values = {name: array for name, array in values.items() if name not in undefined}
+    means(values, judgements)
+    return values, undefined
 
 
 def encode_for_all(

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
 from visterm.core.progress import SILENT, Progress, Say, silent
@@ -19,8 +21,7 @@ from visterm.core.writing import Place
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
-from visterm.data.tag_rules import WORDNET, Rules, TagRules
-from visterm.data.tag_senses import find_wordnet
+from visterm.data.tag_rules import Rules, TagRules
 from visterm.evaluation.evaluate import (
     DEFAULT_METRICS,
     SIBLING_METRIC,
@@ -49,6 +50,7 @@ from visterm.features.training_rows import Photos, read_corpus
 from visterm.learning.fit_input import plan_streaming
 from visterm.learning.query_rows import query_corpus, query_lines
 from visterm.metrics import check_metrics
+from visterm.metrics.significance import interval_of
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
@@ -83,8 +85,8 @@ class EvaluateRequest:
     """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
     max_words: int = 3
     """Maximum number of words in queries made from tags; 0: the number of tags of an image."""
-    combine: str = "sum"
-    """How the scores of words are combined: "sum", "product" or "confidence"."""
+    combine: str | None = None
+    """How the scores of words are combined: "sum", "product" or "confidence". None: as a search does."""
     report: Path | None = None
     """Folder for a page with tables, curves and pictures."""
     intervals: bool = True
@@ -98,7 +100,7 @@ class EvaluateRequest:
         """Raise UserError, before any image is read, if options conflict or a file does not exist."""
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)
-        if self.queries is None and self.combine != "sum":
+        if self.queries is None and self.combine is not None:
             advice = "Add `queries`: a file, or 'tags'; or leave it out."
             raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
 
@@ -148,11 +150,8 @@ class EvaluateRequest:
 
     @cached_property
     def isa(self) -> Path | None:
-        """Return the file of is-a relations, or WordNet's folder; None if there is none, or searches are measured."""
-        isa = self.rules.isa
-        if isa is None or self.queries is not None:
-            return None
-        return find_wordnet(None) if isa == WORDNET else Path(isa)
+        """Return the file of is-a relations; None if there is none, or searches are measured."""
+        return None if self.rules.isa is None or self.queries is not None else Path(self.rules.isa)
 
 
 @dataclass(frozen=True)
@@ -334,6 +333,9 @@ def _measure_queries(
     image_names = evaluation.corpus.names
     learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(image_names) for tagger in taggers]
     _warn_of_learned(names, learned, len(image_names), say)
+    without = [name for name, tagger in zip(names, taggers, strict=True) if tagger.calibration is None]
+    if request.combine is None and without:
+        say(f"Photos are ranked by the sum of scores, because there are no confidences in {', '.join(without)}.")
     if evaluation.left_out:
         say(f"Queries left out: {evaluation.left_out:,}, without a tag of the run or without a relevant photo.")
     summary = query_summary(evaluation, names) | ({} if other is None else {"map_counts": other.counts})
@@ -360,8 +362,11 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
         say(line)
     _report_left_out(evaluation, 1, len(tagger.vocabulary), say)
     _warn_of_learned([run], [evaluation.n_learned], evaluation.n_images, say)
-    values = {name: value.mean for name, value in evaluation.values.items()}
-    figures = {name: v._asdict() if is_mean(name) else {"mean": v.mean} for name, v in evaluation.values.items()}
+    values = {name: float(np.nanmean(array)) for name, array in evaluation.values.items()}
+    figures: Figures = {
+        name: interval_of(array)._asdict() if is_mean(name) else {"mean": values[name]}
+        for name, array in evaluation.values.items()
+    }
     counts = {"images": evaluation.n_images, "tags": len(tagger.vocabulary)}
     return Measured(values, counts | {"runs": [{"run": run, "metrics": figures}], "pairs": []}, evaluation.skipped)
 

@@ -98,7 +98,7 @@ def evaluate_queries(
     learned: Corpus | None = None,
     max_words: int | None = 3,
     min_count: int = MIN_COUNT,
-    combine: str = "sum",
+    combine: str | None = None,
     progress: Progress = SILENT,
 ) -> QueryEvaluation:
     """Rank the images of a corpus for queries, and measure the rankings query by query.
@@ -111,9 +111,9 @@ def evaluate_queries(
     `queries` is a file (`visterm.data.query_files.read_query_file`) or its rows. None: queries are made from the tags
     that all taggers know and at least `min_count` images have, with at most `max_words` words (None: the
     number of tags of an image); `learned`, the images of the training set, is needed to tell seen queries from new
-    queries. `combine` is "sum", "product" or "confidence", as in `Catalogue.search`. Raises DataError if there are no
-    images, or no queries with a relevant image; UserError if `combine` needs probabilities or confidences that a run
-    does not have.
+    queries. `combine` is "sum", "product", "confidence" or None, as in `Catalogue.search`. Raises DataError if there
+    are no images, or no queries with a relevant image; UserError if `combine` needs probabilities or confidences that a
+    run does not have.
     """
     combinations = [_combination(combine, tagger) for tagger in taggers]
     tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
@@ -143,7 +143,7 @@ def evaluate_queries(
 
     for tagger, X, words, combination in zip(taggers, rows, tagger_words, combinations, strict=True):
         weights = weigh_words(words, tagger.idf)
-        scores = partial(_scores, tagger, X, combine)
+        scores = partial(_scores, tagger, X, by_confidence=callable(combination))
         ranks = rank_queries(scores, weights, relevant, exclude=hidden, combine=combination)
         if ranks.ranks.size == 0:
             raise DataError("No photo remains to be found: the run learned all these tags. Measure on held-out tags.")
@@ -212,26 +212,27 @@ def learned_part(corpus: Corpus) -> Corpus | None:
     return corpus.subset(rows) if rows else None
 
 
-def _combination(combine: str, tagger: Tagger) -> Combine:
+def _combination(combine: str | None, tagger: Tagger) -> Combine:
     """Return the combination of the scores of words. Raises UserError if it is unknown, or the run cannot use it."""
-    check_combination(combine, tagger.model)
-    if combine != CONFIDENCE:
-        return combine
-    if tagger.calibration is None:
+    if combine is not None:
+        check_combination(combine, tagger.model)
+    calibration = tagger.calibration
+    if combine == CONFIDENCE and calibration is None:
         raise UserError(
             f"`combine` '{combine}' needs a run with confidences, and {tagger.path or 'this run'} has none.",
             setting="combine", value=combine, advice="Fit a run with at least 20 tagged photos, or use 'sum'.",
         )  # fmt: skip
-    calibration = tagger.calibration
+    if calibration is None or combine not in (None, CONFIDENCE):
+        return combine or "sum"
     if tagger.tree is None:
         return lambda scores, tags, signs: calibration.log_confidences(calibration.log_odds(scores, tags), signs)
     return lambda log_odds, tags, signs: calibration.log_confidences(log_odds, signs)
 
 
-def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+def _scores(tagger: Tagger, X: Matrix, *, by_confidence: bool) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """Yield scores of all tags; for confidences with a tree, log odds, where parents are not below their children."""
     for rows, block in tagger.model.score_blocks(X):
-        if combine == CONFIDENCE and tagger.tree is not None and tagger.calibration is not None:
+        if by_confidence and tagger.tree is not None and tagger.calibration is not None:
             yield rows, tagger.tree.raised(tagger.calibration.log_odds(block))
         else:
             yield rows, block

@@ -1,4 +1,4 @@
-"""Measure a run on features that are larger than memory: shard by shard, with the tags in temporary files."""
+"""Measure a run on features that are larger than memory: shard by shard."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError, UnknownNameError
+from visterm.core.errors import UnknownNameError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path
 from visterm.core.threads import map_ahead
@@ -23,10 +23,10 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
-from visterm.data.relations import sibling_sets
+from visterm.data.relations import read_is_a, sibling_sets
 from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name
 from visterm.data.tag_formats.tables import check_in_file, stream_table
-from visterm.data.tag_senses import read_relations
+from visterm.evaluation.evaluate import without_undefined
 from visterm.features.streaming.joining import (
     BATCH_ROWS,
     NO_SPLIT,
@@ -39,8 +39,8 @@ from visterm.features.streaming.joining import (
 )
 from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint
-from visterm.metrics.report import Part, PartMeasures
-from visterm.metrics.significance import Interval
+from visterm.metrics import check_metrics, measure
+from visterm.metrics.ranking import Block, Judgements
 from visterm.models.base import Annotator
 from visterm.tagging.tagger import Tagger
 
@@ -52,8 +52,7 @@ DEFAULT_SPLIT = "test"
 class StreamedEvaluation:
     """The results of a tagger."""
 
-    # Metric -> its value with a 95 % interval, which has zero width if the metric is not a mean.
-    values: dict[str, Interval]
+    values: dict[str, NDArray[np.float64]]  # The output of `visterm.metrics.measure`
     n_images: int  # Number of images that were measured
     # Number of tags that people gave, and how many of them the run does not know
     n_given: int
@@ -62,8 +61,7 @@ class StreamedEvaluation:
     skipped: list[Skipped]  # Images in the tag file without features
     remarks: list[str]  # Lines about tags without an image and images without tags
     n_with_siblings: int | None  # Number of tags with siblings; None without relations of tags
-    undefined: dict[str, str] = field(default_factory=dict)
-    """Metric that was left out because it has no values to average -> the reason."""
+    undefined: dict[str, str]  # Metric that was left out because it has no values to average -> the reason
 
 
 def evaluate_streamed(
@@ -79,71 +77,64 @@ def evaluate_streamed(
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> StreamedEvaluation:
-    """Measure annotation and one-word search, with memory that does not depend on the number of images.
+    """Measure annotation and one-word search, reading features shard by shard.
 
-    The values, `metrics`, `optional` and `isa` are as in `evaluate_taggers`. The differences: images with equal scores
-    are ranked in the order of the features, not of the table, and intervals of means over images use the normal
-    distribution.
+    The values, `metrics`, `optional` and `isa` are as in `evaluate_taggers`, except that images with equal scores are
+    ranked in the order of the features, not of the table. Memory holds the numbers of the given tags and their ranks,
+    about 150 bytes per given tag, but neither features, names nor scores.
 
     `features` is one or more folders that `visterm encode` wrote with the tagger's encoder; `tags` is a table whose
     image names are paths inside the image folder, and `columns` are the options of `stream_table`. `work` is a folder
-    for temporary files, with space for 45 bytes per image, 20 bytes per given tag, and 28 more for metrics of words;
-    None: the system's folder. `split` selects the rows to measure on, "all" for all; None: "test", if there are splits.
-    Raises EncoderMismatchError if another encoder made the features; DataError if there are no images to measure on.
+    for temporary files, with space for 45 bytes per image and 20 bytes per given tag; None: the system's folder.
+    `split` selects the rows to measure on, "all" for all; None: "test", if there are splits. Raises
+    EncoderMismatchError if another encoder made the features; DataError if there are no images to measure on.
     """
     check_in_file(tags)
     vocabulary = tagger.vocabulary
     shards = Shards(features)
     check_fingerprint(tagger.encoder, shards.contents)
-    siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
+    siblings = None if isa is None else sibling_sets(read_is_a(isa), vocabulary)
+    n_passes = 1 + any(requested.metric.kind == "word" for requested in check_metrics(list(metrics)).values())
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
         judged = MeasuredTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
-        measures = PartMeasures(metrics, (judged.n_images, len(vocabulary)), judged.counts(), Path(folder), siblings)
-        learned = 0
-        progress.start("evaluate", shards.n_rows * (1 + measures.needs_second_pass))
+        Y = judged.Y()
+        n_learned = sum(tagger.learned_images.count(judged.names(number)) for number in range(len(shards)))
+        progress.start("evaluate", shards.n_rows * n_passes)
         try:
-            for names, part in _parts(tagger.model, shards, judged, progress):
-                learned += tagger.learned_images.count(names)
-                measures.add(part)
-            if measures.needs_second_pass:
-                measures.add_again(part for _, part in _parts(tagger.model, shards, judged, progress))
+            scores = ShardScores(tagger.model, shards, judged, progress)
+            values = measure(scores, Y, list(metrics), siblings=siblings)
         finally:
             progress.finish()
-        values: dict[str, Interval] = {}
-        undefined: dict[str, str] = {}
-        for name in metrics:
-            try:
-                values[name] = measures.interval(name)
-            except DataError as error:
-                if name not in optional or (len(undefined) + 1 == len(metrics)):
-                    raise
-                undefined[name] = str(error)
+        values, undefined = without_undefined(values, optional, Judgements.of(Y))
         return StreamedEvaluation(
-            values, judged.n_images, judged.n_given, judged.n_unknown, learned, judged.skipped, judged.remarks,
+            values, judged.n_images, judged.n_given, judged.n_unknown, n_learned, judged.skipped, judged.remarks,
             n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
             undefined=undefined,
         )  # fmt: skip
 
 
-def _parts(
-    model: Annotator, shards: Shards, judged: MeasuredTags, progress: Progress
-) -> Iterator[tuple[list[str], Part]]:
-    """Yield per shard the names of the images to measure on, and a part: their tags and a function for their scores."""
+class ShardScores:
+    """The scores of the images to measure on, block by block, computed from the shards in each iteration."""
 
-    def read(number: int) -> tuple[list[str], Matrix, sp.csr_array]:
-        shards.check(number)
-        positions = judged.measured_positions(number)
-        names, _, rows = shards.read(number)
-        numbers = positions - shards.starts[number]
-        selected = rows if numbers.size == len(names) else rows[numbers]
-        return [names[n] for n in numbers], selected, judged.rows_at(positions)
+    def __init__(self, model: Annotator, shards: Shards, judged: MeasuredTags, progress: Progress) -> None:
+        self._model, self._shards, self._judged, self._progress = model, shards, judged, progress
 
-    with closing(map_ahead(read, range(len(shards)))) as parts:
-        for number, (names, X, Y) in enumerate(parts):
-            if names:
-                yield names, (Y, partial(model.score_blocks, X))
-            progress.advance(int(shards.starts[number + 1] - shards.starts[number]))
+    def __iter__(self) -> Iterator[Block]:
+        start = 0
+        with closing(map_ahead(self._read, range(len(self._shards)))) as parts:
+            for number, X in enumerate(parts):
+                for rows, block in self._model.score_blocks(X) if X.shape[0] else ():
+                    yield slice(start + rows.start, start + rows.stop), block
+                start += X.shape[0]
+                self._progress.advance(int(self._shards.starts[number + 1] - self._shards.starts[number]))
+
+    def _read(self, number: int) -> Matrix:
+        """Read the rows of a shard's images to measure on. Raises CorruptFileError if the shard has changed."""
+        self._shards.check(number)
+        selected = self._judged.measured_positions(number) - self._shards.starts[number]
+        rows = self._shards.read(number).rows
+        return rows if selected.size == rows.shape[0] else rows[selected]
 
 
 class MeasuredTags(JoinedTable):
@@ -201,12 +192,16 @@ class MeasuredTags(JoinedTable):
         positions: NDArray[np.int64] = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
         return positions
 
-    def counts(self) -> NDArray[np.int64]:
-        """Return the number of images to measure on per tag, shape (n_tags,)."""
-        counts = np.zeros(self.n_tags, np.int64)
-        for number in range(len(self.shards)):
-            counts += np.bincount(self.rows_at(self.measured_positions(number)).indices, minlength=counts.size)
-        return counts
+    def names(self, number: int) -> list[str]:
+        """Return the names of a shard's images to measure on."""
+        selected = self.measured_positions(number) - self.shards.starts[number]
+        names = self.shards.names(number) if selected.size else []
+        return [names[n] for n in selected]
+
+    def Y(self) -> sp.csr_array:  # noqa: N802, the field's name for this matrix
+        """Return the tags of the images to measure on, shape (n_images, n_tags)."""
+        parts = [self.rows_at(self.measured_positions(number)) for number in range(len(self.shards))]
+        return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
         """Read the table: store the splits and tags of images; append images without features to `unread`."""

@@ -7,7 +7,8 @@ from typing import Any
 
 _NAMES = {
     "dot": "add_at dot_at",
-    "nearest": "nearest_words prepare_codebook",
+    "nearest": "PADDING_SCORE add_by_word keep_word nearest_words prepare_codebook",
+    "passive_aggressive": "MIN_DISTANCE_SHARE draw_triplet",
     "pixels": "N_PATTERNS colour_codes colour_table gray_levels",
     "random": "GOLDEN draw_below mix stream_of",
     "row_moves": "move_rows",

@@ -92,6 +92,14 @@ class Cleaning(NamedTuple):
             say(remark)
         return pruned.corpus, pruned.facts
 
+    def with_synonyms(self, corpus: Corpus) -> Cleaning:
+        """Return this cleaning with the synonyms that came with the tags, except those that are tags themselves."""
+        if not corpus.aliases:
+            return self
+        known = {tag_key(tag) for tags in (*corpus.tags, *corpus.negatives) for tag in tags}
+        synonyms = {alias: tag for alias, tag in corpus.aliases.items() if tag_key(alias) not in known}
+        return self._replace(aliases=synonyms | dict(self.aliases))
+
     def with_ancestors(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
         """Add the ancestors of each image's tags; return the corpus, and this cleaning with the tree as pairs."""
         aliases = dict(self.aliases)
@@ -281,7 +289,7 @@ def clean_images(
     if line is not None:
         say(line)
 
-    corpus, full_cleaning = cleaning.with_ancestors(corpus, say)
+    corpus, full_cleaning = cleaning.with_synonyms(corpus).with_ancestors(corpus, say)
     if full_cleaning.rules.prunes:
         corpus, left_out = full_cleaning.prune(corpus, say)
         facts |= left_out
@@ -312,8 +320,7 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
     Raises UserError if they are invalid, given twice, or no tags are learned; DataError if a file is missing.
     """
     rules, relations = request.rules, request.relations
-    if rules.part_of is not None or rules.isa is not None or rules.tag_synsets is not None:
-        check_sources(rules)
+    check_sources(rules)
     rules_have_relations = rules.part_of is not None or rules.isa is not None
     if relations is None and not rules_have_relations:
         return

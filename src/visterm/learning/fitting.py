@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 from visterm.core.progress import SILENT, Progress, Say, silent
@@ -26,7 +25,7 @@ from visterm.learning.fit_input import (
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned, LearnedImages
 from visterm.learning.query_rows import check_learns_queries, fit_weighed, query_rows
-from visterm.learning.relations import SENSES, tags_to_learn
+from visterm.learning.relations import tags_to_learn
 from visterm.learning.run import Run
 from visterm.learning.start_words import (
     SETTING,
@@ -105,11 +104,6 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     fitted = Run.of_parts(learned)
     if request.out is not None:
         fitted.save(request.out, overwrite=request.overwrite, example=example)
-        if learned.relations.senses is not None:
-            say(
-                f"How tags were matched is in {Path(request.out) / SENSES}; to change it, pass a corrected file as the "
-                "tag rule tag_synsets."
-            )
     return fitted
 
 

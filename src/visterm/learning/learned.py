@@ -44,7 +44,7 @@ FACTS_KIND = Record({"images": Whole(required=False)})
 REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})
 SKIPPED_KIND = Record({"image": Text(), "reason": Text()})
 GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
-MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
+MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False, empty=True)})
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from inspect import signature
 from typing import Any
 
 from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.estimator import clone
 from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import TableEntry
 from visterm.core.tables import ENCODERS, MODELS
@@ -16,30 +17,37 @@ from visterm.learning.learned import Learned
 from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
 
-DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
-"""On no data set, the best single model was clearly better than `auto` in MAP over images (docs/benchmarks.md). For
-images known only by number, `wsabie` can also learn new tags and more images, which `auto` cannot."""
+DEFAULT_MODEL = "auto"
+"""On no data set, the best single model was clearly better than `auto` in MAP over images (docs/benchmarks.md)."""
 
 DEVICE = "device"  # The setting for the device of networks
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
 
 
-def make_model(
-    name: str | None, params: Mapping[str, object], options: Mapping[str, object], *, by_number: bool = False
-) -> Annotator:
+def model_name(model: str | Annotator | None) -> str | None:
+    """Return the registered name of a model, which may be given by name."""
+    return MODELS.name_of(model) if isinstance(model, Annotator) else model
+
+
+def make_model(name: str | Annotator | None, params: Mapping[str, object], options: Mapping[str, object]) -> Annotator:
     """Make a model with the settings `params`, and with those of the settings `options` (seed, threads) that it has.
 
-    A name of None means the default model, which depends on `by_number`.
+    A name of None means the default model. A model is copied, unfitted, and keeps its
+    seed. Raises UserError for anything else, such as a class.
     """
-    name = name or (DEFAULT_BY_NUMBER if by_number else DEFAULT_MODEL)
+    if isinstance(name, Annotator):
+        return clone(name).set_params(**params)
+    if name is not None and not isinstance(name, str):
+        raise UserError(setting="model", value=name, expected="a name ('ridge'), or a model (visterm.models.Ridge())")
+    name = name or DEFAULT_MODEL
     parameters = signature(MODELS.load(name)).parameters
     model: Annotator = MODELS.create(name, **{key: options[key] for key in options if key in parameters} | dict(params))
     return model
 
 
 def unfitted_parts(
-    encoder: str | None,
-    model: str | None,
+    encoder: str | AnyEncoder | None,
+    model: str | Annotator | None,
     encoder_params: Mapping[str, object],
     model_params: Mapping[str, object],
     *,
@@ -52,7 +60,7 @@ def unfitted_parts(
     """
     options = {"random_state": seed, "n_jobs": n_jobs}
     instance = make_encoder(encoder, encoder_params, options)
-    parts = Learned(encoder=instance, model=make_model(model, model_params, options, by_number=instance.by_number))
+    parts = Learned(encoder=instance, model=make_model(model, model_params, options))
     return parts, encoder is None and not encoder_params
 
 

@@ -176,7 +176,7 @@ class Run:
             write_run(self.parts, folder)
 
     def _refuse_unfitted(self) -> None:
-        if len(self.vocabulary) == 0:
+        if len(self.vocabulary) == 0 and not hasattr(self.model, "n_tags_"):
             raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
 
 

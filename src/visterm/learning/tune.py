@@ -220,8 +220,7 @@ class _Search:
         return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
 
     def make(self, settings: Mapping[str, object]) -> Annotator:
-        by_number = self.start.encoder.by_number
-        model = make_model(self._model, {**self._fixed, **settings}, self._options, by_number=by_number)
+        model = make_model(self._model, {**self._fixed, **settings}, self._options)
         model.check_settings()
         return model
 

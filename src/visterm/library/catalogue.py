@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -116,6 +116,11 @@ class Catalogue(CatalogueReader):
                 f"({catalogue._fingerprint}): their rows cannot be compared. Index the images again with this run."
             )
         return catalogue
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, run: Tagger | str | None = None) -> Self:
+        """Open a catalogue, the same as `load`."""
+        return cls.load(path, n_jobs=n_jobs, run=run)
 
     def __len__(self) -> int:
         """Return the number of searchable images."""
@@ -350,6 +355,7 @@ class Catalogue(CatalogueReader):
         cautious: bool = False,
         by_itself: bool = False,
         job_id: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
         progress: Progress = SILENT,
     ) -> LearningOutcome:
         """Train a new run on given, accepted and rejected tags with stored features, and make it the current run.
@@ -376,6 +382,8 @@ class Catalogue(CatalogueReader):
             Training was started automatically: after a person went back, only use a significantly better run.
         job_id : int, optional
             An existing job of the catalogue to use; None: start a new job.
+        stop : callable
+            Training is cancelled, without changes, when it returns True.
         progress : Progress
             Shows each step.
         """
@@ -383,7 +391,7 @@ class Catalogue(CatalogueReader):
 
         outcome = learn(
             self.tagger, self.stored, full=full, min_count=min_count, use_even_if_worse=use_even_if_worse,
-            cautious=cautious, by_itself=by_itself, job_id=job_id, progress=progress,
+            cautious=cautious, by_itself=by_itself, job_id=job_id, stop=stop, progress=progress,
         )  # fmt: skip
         self.refresh()
         return outcome

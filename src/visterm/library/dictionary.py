@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +16,19 @@ import scipy.sparse as sp
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.tag_rules import Alias
 from visterm.learning.run import check_opens
 from visterm.learning.word_places import Added
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import with_go_back_advice
+from visterm.library.feedback import TagCount
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
+from visterm.tagging.tag_groups import alias_pairs, aliases_of
 from visterm.tagging.tagger import Tagger
 
 CATALOGUE_KIND = "catalogue"
+MAX_COMPARED_PHOTOS = 20_000
 
 
 def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
@@ -63,6 +68,22 @@ def add_to_dictionary(
     return added
 
 
+def suggest_merges(catalogue: Catalogue) -> list[Alias]:
+    """Suggest tags to merge: tags of photos with similar spellings, unless their photos show different things.
+
+    At most `MAX_COMPARED_PHOTOS` photos with tags are compared, by their rows of the current run.
+    """
+    vocabulary, rows, tags = catalogue.tagger.vocabulary, catalogue.stored.current_rows(), catalogue.stored.tags.held()
+    ids = np.intersect1d(rows.ids, list(tags))
+    ids = ids[:: -(-len(ids) // MAX_COMPARED_PHOTOS) or 1]
+    if len(ids) == 0:
+        return []
+    Y = sp.csr_array(vocabulary.encode(tags[image_id] for image_id in ids.tolist()), dtype=np.float64)
+    used_tags = {vocabulary.tags[column] for column in np.unique(Y.indices)}
+    pairs = alias_pairs(vocabulary, None, Y, rows.rows(ids))
+    return [alias for alias in aliases_of(vocabulary, pairs) if alias.alias in used_tags]
+
+
 def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
     """Replace a tag by another on all images, and return the number of changed images.
 
@@ -99,10 +120,7 @@ def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = Non
     With a filter, these are the tags of photos that pass, else all tags of photos and of the run. Tags with children
     come first, then tags with the most photos.
     """
-    photos = catalogue.stored.database.keep(
-        ("photos of tags", catalogue.tagger.fingerprint, among), lambda: photos_of_tags(catalogue, among)
-    )
-    tree = catalogue.tree
+    photos, tree = photos_of_tags(catalogue, among), catalogue.tree
     if tree is None:
         level_tags = [] if under else [TreeTag(tag, n, 0) for tag, n in photos.items()]
     else:
@@ -116,12 +134,33 @@ def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = Non
     return sorted(level_tags, key=lambda item: (item.below == 0, -item.images, tag_key(item.tag)))
 
 
+def tag_counts(catalogue: Catalogue) -> list[TagCount]:
+    """Return the counts of the tags; they are counted again only after changes.
+
+    With a tree, a photo that has a tag also has the tags above it, as in the tree and in searches.
+    """
+    counts: Collection[TagCount] = catalogue.stored.database.keep(
+        ("counts", catalogue.tagger.fingerprint), catalogue.tags
+    )
+    if catalogue.tree is None:
+        return list(counts)
+    photos, counts_by_tag = photos_of_tags(catalogue), {count.tag: count for count in counts}
+    parents = {tag: TagCount(tag, 0, 0, 0, 0, 0, None, learned=False) for tag in photos if tag not in counts_by_tag}
+    counts = (counts_by_tag | parents).values()
+    return [replace(count, images=photos.get(count.tag, count.images)) for count in counts]
+
+
 def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[str, int]:
     """Count the photos per tag: those that have the tag, given or accepted, or a tag below it in the tree.
 
     With a filter, only photos that pass are counted, and tags without such a photo are left out; without a filter, the
     result includes all tags of the run. Spellings and aliases count as the same tag.
     """
+    key = ("photos of tags", catalogue.tagger.fingerprint, among)
+    return catalogue.stored.database.keep(key, lambda: _count_photos_of_tags(catalogue, among))
+
+
+def _count_photos_of_tags(catalogue: Catalogue, among: Filter | None) -> dict[str, int]:
     vocabulary, tree = catalogue.tagger.vocabulary, catalogue.tree
     current_tags = catalogue.stored.tags.held(catalogue.ids(among) if among else None)
     numbers = {tag: i for i, tag in enumerate(dict.fromkeys(tag for tags in current_tags.values() for tag in tags))}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import folder_kind, read_json
-from visterm.library.learned import Comparison
+from visterm.library.learned import START, Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import SHORT_FINGERPRINT_LENGTH, StoredRun
 
@@ -38,8 +38,11 @@ def known_runs(stored: StoredCatalogue) -> list[StoredRun]:
 
 
 def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
-    """List the runs that a catalogue can go back to, latest first: those in use before the current run."""
-    runs = {run.fingerprint: run for run in known_runs(stored)}
+    """List the runs that a catalogue can go back to, latest first: those in use before the current run.
+
+    A run with which the catalogue of a folder began is not among them, as it has learned nothing.
+    """
+    runs = {run.fingerprint: run for run in known_runs(stored) if START not in run.facts}
     previous, _, _ = steps_to_current(stored)
     return [runs[name] for name in dict.fromkeys(reversed(previous)) if name in runs and not runs[name].current]
 

@@ -25,7 +25,7 @@ from visterm.data.tag_formats.tables import column_note
 from visterm.features.training_rows import Photos
 from visterm.features.video_rows import VIDEO_BATCH
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
-from visterm.library.photos import LEADS_OUT, ListedPhotos, with_folder_names
+from visterm.library.photos import LEADS_OUT, ListedPhotos, remember_tree, with_folder_names
 from visterm.library.rows import RowWriter
 from visterm.library.runs import index_rows_if_due
 from visterm.store.catalogue import SKIPPED, StoredCatalogue
@@ -93,6 +93,7 @@ class Indexing:
         photos = self._writer.with_spelled_tags(photos)  # before anything is written
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
             photos, named_positions = with_folder_names(self._stored, photos)
+            remember_tree(self._stored, photos.tree)
             compared = compare(self._stored, photos.items, may_be_gone=photos.gone_filter(), n_jobs=self._n_jobs)
             self._update_unencoded(photos, compared, named_positions)
             self._writer.features.sweep()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -16,13 +16,14 @@ from visterm.core.estimator import clone
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import CHUNK, Matrix
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.tag_tree import TagTree
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
-from visterm.learning.calibrating import with_confidences
+from visterm.learning.calibrating import N_CORRECT_TAGS, what_to_expect, with_confidences
 from visterm.learning.fitting import learn_rows
 from visterm.learning.learned import Learned
+from visterm.learning.part_settings import make_model
 from visterm.learning.relations import WordRelations
 from visterm.learning.start_words import SETTING, StartWords
 from visterm.learning.word_places import LEARNED
@@ -32,6 +33,7 @@ from visterm.library.learned import (
     IS_WORSE,
     MIN_COMPARED_PHOTOS,
     NOT_BETTER,
+    START,
     TOO_FEW,
     WENT_BACK,
     WORSE,
@@ -40,6 +42,7 @@ from visterm.library.learned import (
     outcome_text,
     tag_list_text,
 )
+from visterm.library.photos import remembered_tree
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, index_rows_if_due, keep_run, make_current
 from visterm.library.training import (
@@ -58,7 +61,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.history import CatalogueJob
+from visterm.store.history import CatalogueJob, StoredProgress
 from visterm.tagging.tagger import Tagger
 
 LEARNED_HERE = "learned from this catalogue"  # Fact of a run that was trained on the catalogue's own tags
@@ -75,17 +78,23 @@ def learn(
     cautious: bool = False,
     by_itself: bool = False,
     job_id: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
     progress: Progress = SILENT,
 ) -> LearningOutcome:
     """Learn a run from a catalogue; see `Catalogue.learn`."""
     if stored.folder is None:
         raise StorageError("A catalogue in memory has no features to learn from. Save it, and load it again.")
-    with CatalogueJob(stored.jobs, "fit", job_id) as job, stored.writing():
+    with CatalogueJob(stored.jobs, "fit", job_id, stop) as job, stored.writing():
+        progress = StoredProgress(stored.jobs, job.id, progress)
         forget_unfinished(stored)
         run = stored.runs.current()
         writer = RowWriter(tagger, stored, run.id)
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
-        train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count)
+        # The first run that learns the tags of files is compared with none, so it learns from all tagged photos
+        is_first = START in tagger.facts and stored.tags.come_from_files()
+        if is_first:
+            tagger, full = _first_learner(tagger, stored), True
+        train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count, hold_out=not is_first)
         updates_tags = _can_update_tags(tagger, full)
         keeps_rows = isinstance(tagger.model, RelearnsTags)
         has_enough = _has_enough_images(tagger, train)
@@ -107,7 +116,7 @@ def learn(
         why_not = "" if must_use else _reason_not_used(stored, learned, comparison, cautious, by_itself)
         outcome = _outcome(
             tagger, learned, train, held_out, run_before=run.fingerprint, full=not updates_tags, in_use=not why_not,
-            why_not=why_not, number=run.id, number_before=run.id, **comparison,
+            why_not=why_not, number=run.id, number_before=run.id, is_first=is_first, **comparison,
         )  # fmt: skip
 
         if not is_same_run and not job.cancelled:
@@ -130,6 +139,14 @@ def learn(
             )  # fmt: skip
         job.message = outcome_text(outcome, stored.folder)
         return outcome
+
+
+def _first_learner(tagger: Tagger, stored: StoredCatalogue) -> Tagger:
+    """Return a tagger that learns the tags of files: the default model in place of one for a few tags, and the tree."""
+    model = make_model(None, {}, {"random_state": 0, "n_jobs": getattr(tagger.encoder, "n_jobs", None)})
+    tree = remembered_tree(stored)
+    relations = WordRelations(tree=tree, is_a=tree)
+    return Tagger.of_parts(Learned(encoder=tagger.encoder, model=model, relations=relations))
 
 
 def left_out_remark(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: int) -> str:
@@ -160,7 +177,8 @@ def _outcome(
     rare_tags = tuple(tag for tag in Vocabulary.from_lists(train.tags).tags if tag not in learned.vocabulary)
     return LearningOutcome(
         run=learned.fingerprint, images=len(train), tags=len(learned.vocabulary), new_tags=len(new_tags),
-        held_out=len(held_out), new=new_tags, too_rare=rare_tags, confidences=learned.calibration is not None, **facts,
+        held_out=len(held_out), new=new_tags, too_rare=rare_tags, confidences=learned.calibration is not None,
+        expected=what_to_expect(learned.facts) if N_CORRECT_TAGS in learned.facts else "", **facts,
     )  # fmt: skip
 
 
@@ -244,7 +262,13 @@ def _fitted_again(
 def _new_tree_tags(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     """Return new tags that are paths in the run's tree (`TagTree.new_names`), and aliases that include their names."""
     aliases, tree = tagger.vocabulary.aliases, tagger.tree
-    tree_tags = {} if tree is None else tree.words.new_names(dict.fromkeys(tag for tags in train.tags for tag in tags))
+    if tree is None:
+        return {}, aliases
+    tags = dict.fromkeys(tag for tags in train.tags for tag in tags)
+    tree_tags = tree.words.new_names(tags)
+    if not len(tagger.vocabulary):  # the first run: its tags are found by their paths, too
+        known_keys = set(map(tag_key, tags))
+        aliases = {path: name for path, name in tree.words.paths().items() if tag_key(path) not in known_keys}
     return tree_tags, aliases | {path: name for path, (name, _) in tree_tags.items() if path != name}
 
 

@@ -12,6 +12,7 @@ from visterm.core.wording import count_of
 IS_WORSE, WENT_BACK, NOT_BETTER = "worse", "left", "held back"  # Values of `LearningOutcome.why_not`
 MAX_LISTED_TAGS = 5  # Maximum number of tags that a message lists
 
+START = "nothing learned yet"  # Fact of the run with which the catalogue of a folder begins, see `library.start`
 MIN_COMPARED_PHOTOS = 20  # Minimum number of held-out photos: resamples of fewer say little about either run
 MEASURE = "MAP"  # Mean average precision, over the tags that both runs know
 BETTER, WORSE, NO_DIFFERENCE, TOO_FEW = "better", "worse", "no clear difference", "too few photos"
@@ -102,6 +103,8 @@ class LearningOutcome:
     number: int = 0
     number_before: int = 0
     cancelled: bool = False  # Whether learning was cancelled; then nothing has changed
+    expected: str = ""  # For the first run with the tags of files: what to expect of its tags, as a sentence
+    is_first: bool = False  # Whether it is that run: there is none to compare it with, or to go back to
 
     @property
     def comparison(self) -> Comparison | None:
@@ -111,9 +114,10 @@ class LearningOutcome:
     @property
     def summary(self) -> str:
         """The numbers of photos and tags, the new tags, and whether the run has confidences, as text."""
-        scope = "all learned again" if self.full else "only the tags learned again"
+        scope = ", all learned again" if self.full else ", only the tags learned again"
         new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{tag_list_text(self.new)}"
-        text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}, {scope}"
+        text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}"
+        text = text if self.is_first else f"{text}{scope}"
         return text if self.confidences else f"{text}; no confidences: too few tagged photos could be held out"
 
     def as_dict(self) -> dict[str, object]:
@@ -126,6 +130,8 @@ def outcome_text(learned: LearningOutcome, catalogue: Path) -> str:
     if learned.cancelled:
         return "Stopped; nothing has changed."
     text = learned.summary
+    if learned.is_first:
+        return f"{text}. {learned.expected}".rstrip()
     compared = learned.comparison
     why_none = "no tagged photo was held out from both. After later fits there usually are such photos."
     if not learned.held_out:

@@ -34,6 +34,7 @@ LEADS_OUT = "a link that leads out of the folder"
 
 FOLDERS_KEY = "folders"
 """Key, in the table ``meta``, of a JSON object: indexed folder -> prefix of the names of its photos."""
+TREE_KEY = "tree"  # Key of a JSON list: (child, parent) pairs of tags, from hierarchical keywords of the photos
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,18 @@ def _has_photos(stored: StoredCatalogue, folder: str) -> bool:
     prefix = as_text(start_of_paths(folder))
     condition = "state = 'here' AND substr(path, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)"
     return stored.database.value(f"SELECT 1 FROM images WHERE {condition} LIMIT 1", (prefix, prefix)) is not None
+
+
+def remember_tree(stored: StoredCatalogue, pairs: Sequence[tuple[str, str]]) -> None:
+    """Store the tree of the photos' tags, for the first run that learns them; see `remembered_tree`."""
+    if pairs:
+        stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (TREE_KEY, json.dumps(list(pairs))))
+
+
+def remembered_tree(stored: StoredCatalogue) -> list[tuple[str, str]]:
+    """Return the (child, parent) pairs of the tree that `remember_tree` stored last; an empty list if there is none."""
+    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (TREE_KEY,))
+    return [(child, parent) for child, parent in json.loads(text or "[]")]
 
 
 def check_has_photos(encoder: AnyEncoder) -> None:

@@ -63,14 +63,17 @@ class CatalogueImages:
 
 
 def learnable_and_held_out(
-    tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures, min_count: int = 1
+    tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures, min_count: int = 1, *, hold_out: bool = True
 ) -> tuple[CatalogueImages, CatalogueImages]:
     """Split the judged images into training images and held-out images: always the same images, chosen by content.
 
     Every tag stays learnable: an image is only held out if at least `min_count` training images remain for each of its
-    tags. No images are held out if fewer than 20 of them would have tags. Raises the errors of `judged_images`.
+    tags. No images are held out without `hold_out`, or if fewer than 20 of them would have tags. Raises the errors of
+    `judged_images`.
     """
     all_images = judged_images(tagger, stored, features)
+    if not hold_out:
+        return all_images, all_images.subset([])
     vocabulary = tagger.vocabulary
     keys = [
         {tag_key(tag if tag not in vocabulary else vocabulary.tags[vocabulary.index(tag)]) for tag in tags}

@@ -39,13 +39,6 @@ class GivenTags:
             self._n_given[k] += np.bincount(assigned[ranked[:, :k]], minlength=n_tags)
             self._n_right[k] += np.bincount(assigned[right[:, :k]], minlength=n_tags)
 
-    def add_counts(self, other: GivenTags) -> None:
-        """Add the counts of another instance for other images, with the same tags and `ks`."""
-        self._n_relevant = self._n_relevant + other._n_relevant
-        for k in self._n_given:
-            self._n_given[k] += other._n_given[k]
-            self._n_right[k] += other._n_right[k]
-
     def precisions(self, k: int) -> NDArray[np.float64]:
         """Return the share of right images among those that get each tag (0: no image); NaN without relevant images."""
         shares = ratio(self._n_right[k], np.maximum(self._n_given[k], 1))

@@ -1,4 +1,4 @@
-"""Compute all requested metrics in one pass over the scores (two if words are queries), for all images or in parts.
+"""Compute all requested metrics in one pass over the scores (two if words are queries).
 
 `scorer` wraps a metric for scikit-learn's `scoring=`, in GridSearchCV, cross_val_score and cross_validate.
 """
@@ -6,23 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.types import MatrixLike
 from visterm.metrics.annotation import GivenTags, SiblingTags, TreeTags
-from visterm.metrics.ranking import Block, Judgements, ScoreBlocks, Scores, TagRanks, as_matrix
-from visterm.metrics.retrieval import ImageRanker, StoredImageRanker
-from visterm.metrics.significance import Interval, Moments, interval_of
+from visterm.metrics.ranking import Judgements, ScoreBlocks, Scores, TagRanks, as_matrix
+from visterm.metrics.retrieval import ImageRanker
 from visterm.metrics.table import RequestedMetric, check_metrics
-
-Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
-"""The tags of some images, and a function that returns the blocks of their scores, in float32."""
 
 
 def evaluate(
@@ -187,83 +181,3 @@ class scorer:  # noqa: N801, called as a function
 
     def __repr__(self) -> str:
         return f"scorer({self.metric!r})"
-
-
-class PartMeasures:
-    """Computes metrics of images that come in parts, in memory that does not grow with the number of images.
-
-    Means over images, and counts of assigned tags, are accumulated part by part. For tags as queries that rank all
-    images, relevant entries are stored in files, and the images must be passed twice.
-
-    `metrics` and `siblings` are as in `visterm.metrics.evaluate`. `shape` is the total number of images and of tags;
-    `n_relevant`, int64 of shape (n_tags,), is the total number of images with each tag. `folder` is for the files of
-    metrics of words.
-    """
-
-    def __init__(
-        self,
-        metrics: Sequence[str],
-        shape: tuple[int, int],
-        n_relevant: NDArray[np.int64],
-        folder: Path,
-        siblings: MatrixLike | None = None,
-    ) -> None:
-        self._requested = check_metrics(metrics, siblings=siblings is not None, tree=False)
-        self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
-        kinds = {metric.kind for metric, _ in self._requested.values()}
-        self._given_tags: GivenTags | None = None
-        self._word_ranker = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
-        self._image_moments = {
-            name: Moments() for name, (metric, _) in self._requested.items() if metric.kind in ("image", "sibling")
-        }
-        self._n_images = 0
-
-    @property
-    def needs_second_pass(self) -> bool:
-        """Whether the images must be passed a second time, to `add_again`."""
-        return self._word_ranker is not None
-
-    def add(self, part: Part) -> None:
-        """Add the next images."""
-        Y, blocks = part
-        judgements = Judgements.of(Y)
-        without_words = [requested for requested in self._requested.values() if requested.metric.kind != "word"]
-        rankers = _rankers(without_words, judgements, self._siblings, None)
-        for rows, block in ScoreBlocks(blocks, judgements).checked_blocks():
-            for ranker in rankers.values():
-                ranker.add(rows, block)
-            if self._word_ranker is not None:
-                self._word_ranker.gather(self._n_images + rows.start, block, judgements.relevant(rows))
-        if self._given_tags is None:
-            self._given_tags = rankers.get("tag")
-        else:
-            self._given_tags.add_counts(rankers["tag"])
-        for name, values in _values({name: self._requested[name] for name in self._image_moments}, rankers).items():
-            self._image_moments[name].add(values)
-        self._n_images += judgements.n_images
-
-    def add_again(self, parts: Iterable[Part]) -> None:
-        """Add all images a second time, in the same order, if there are metrics of words."""
-        if self._word_ranker is None:
-            return
-        self._word_ranker.sort()
-        n_added = 0
-        for Y, blocks in parts:
-            for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).checked_blocks():
-                self._word_ranker.count(n_added + rows.start, block)
-            n_added += Y.shape[0]
-
-    def interval(self, name: str) -> Interval:
-        """Return the value of a metric and its 95 % interval: by bootstrap over tags, or as in `Moments` over images.
-
-        Raises DataError if there is nothing to average.
-        """
-        values = np.empty(0)
-        if name not in self._image_moments:
-            metric, k = self._requested[name]
-            values = metric.values(self._given_tags if metric.kind == "tag" else self._word_ranker, k)
-        elif self._image_moments[name].n:
-            return self._image_moments[name].interval()
-        if np.isnan(values).all():
-            raise _nothing_to_average(name, self._shape, int(self._n_relevant.sum()))
-        return interval_of(values)

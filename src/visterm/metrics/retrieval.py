@@ -1,11 +1,10 @@
-"""Measures of search: rankings of images for each tag, in memory or in files, and for queries of several words."""
+"""Measures of search: rankings of images for each tag, and for queries of several words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,16 +12,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
-from visterm.core.errors import DataError, ShapeError, TooLargeError
+from visterm.core.errors import DataError, ShapeError
 from visterm.core.queries import log_probabilities, part_signs
 from visterm.core.types import MatrixLike, Ranking
-from visterm.core.writing import new_map
 from visterm.kernels.topk import count_irrelevant_above, top_k
-from visterm.metrics.ranking import Block, Judgements, Ranks, ScoreBlocks, Scores, ratio
-
-ENTRIES_PER_STEP = 2**20
-MAX_IMAGES = 2**32  # An entry has 4 bytes for the score and 4 bytes for the number of the image
-_SIGN_BIT = np.uint32(2**31)
+from visterm.metrics.ranking import Block, Judgements, Ranks, ScoreBlocks, Scores
 
 MIN_EASY_IMAGES = 3  # Minimum number of relevant images of an easy query (PAMIR, Table X)
 TOP_IMAGES = 10  # Number of first images for P10 and nDCG10
@@ -197,84 +191,3 @@ def _query_blocks(scores: Scores, Q: sp.csr_array, combine: Combine) -> Iterator
             else:
                 query_scores = signs @ log_probabilities(part[:, words]).T if combine == "product" else Q @ part.T
             yield slice(first, first + len(part)), np.ascontiguousarray(query_scores.T)
-
-
-class StoredImageRanker:
-    """Ranks the relevant images of each tag in two passes over the images, like `ImageRanker`, but in files.
-
-    First `gather` is called for all images: the key of an entry orders by score, best first, then by image. `sort`
-    sorts the keys of each tag in place. Then `count` is called for all images. Files in `folder` take 28 bytes per
-    relevant entry; `n_relevant`, int64 of shape (n_tags,), has each tag's number of relevant images. Raises
-    TooLargeError if image numbers do not fit into four bytes.
-    """
-
-    def __init__(self, folder: Path, n_relevant: NDArray[np.int64], n_images: int) -> None:
-        if n_images > MAX_IMAGES:
-            raise TooLargeError(
-                f"word_map and word_p support at most {MAX_IMAGES:,} images, not {n_images:,}. Omit them."
-            )
-        self._indptr = np.concatenate(([0], np.cumsum(n_relevant))).astype(np.int64)
-        self._next = self._indptr[:-1].copy()
-        shape = (max(1, int(self._indptr[-1])),)
-        self._keys = np.asarray(new_map(folder / "keys.npy", np.uint64, shape))
-        self._scores = np.asarray(new_map(folder / "scores.npy", np.float32, shape))
-        self._images = np.asarray(new_map(folder / "images.npy", np.int64, shape))
-        self._n_above = np.asarray(new_map(folder / "above.npy", np.int64, shape))
-
-    def gather(self, first_image: int, block: NDArray[np.float32], relevant: sp.csr_array) -> None:
-        """Store the relevant entries of a block of images; the first image has the number `first_image`."""
-        rows = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
-        order = np.argsort(relevant.indices, kind="stable")
-        rows, tags = rows[order], relevant.indices[order]
-        distinct, starts, counts = np.unique(tags, return_index=True, return_counts=True)
-        positions = np.repeat(self._next[distinct] - starts, counts) + np.arange(tags.size)
-        self._next[distinct] += counts
-        keys = _descending(block[rows, tags]).astype(np.uint64) << np.uint64(32)
-        self._keys[positions] = keys | (rows + first_image).astype(np.uint64)
-
-    def sort(self) -> None:
-        """Sort the entries of each tag, after all images were gathered."""
-        for start, stop in zip(self._indptr[:-1].tolist(), self._indptr[1:].tolist(), strict=True):
-            self._keys[start:stop].sort()
-        for start in range(0, int(self._indptr[-1]), ENTRIES_PER_STEP):
-            chunk = slice(start, min(start + ENTRIES_PER_STEP, int(self._indptr[-1])))
-            self._images[chunk] = self._keys[chunk] & np.uint64(MAX_IMAGES - 1)
-            bits = (self._keys[chunk] >> np.uint64(32)).astype(np.uint32)  # the scores' bits from `_descending`
-            self._scores[chunk] = np.where(bits < _SIGN_BIT, ~bits ^ _SIGN_BIT, bits).astype(np.uint32).view(np.float32)
-
-    def count(self, first_image: int, block: NDArray[np.float32]) -> None:
-        """Count the irrelevant images of a block above each relevant entry, after the entries were sorted."""
-        count_irrelevant_above(block, first_image, self._indptr, self._scores, self._images, self._n_above)
-
-    def average_precision(self) -> NDArray[np.float64]:
-        """Return the average precision of each tag as a query, shape (n_tags,); NaN if no image is relevant."""
-        return ratio(self._sums_over_entries(lambda position, rank: position / rank), np.diff(self._indptr))
-
-    def precision(self, k: int) -> NDArray[np.float64]:
-        """Return the precision at k of each tag as a query, shape (n_tags,); NaN if no image is relevant."""
-        return ratio(self._sums_over_entries(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
-
-    def _sums_over_entries(
-        self, measure: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating | np.bool_]]
-    ) -> NDArray[np.float64]:
-        """Sum ``measure(position among relevant entries, rank among all)`` over the entries of each tag."""
-        n_tags = self._indptr.size - 1
-        sums = np.zeros(n_tags)
-        last_tag, n_above_last = -1, 0  # the tag of the previous chunk's last entry, and the irrelevant images above it
-        for start in range(0, int(self._indptr[-1]), ENTRIES_PER_STEP):
-            stop = min(start + ENTRIES_PER_STEP, int(self._indptr[-1]))
-            entries = np.arange(start, stop)
-            tags = np.searchsorted(self._indptr, entries, side="right") - 1
-            total = np.concatenate(([0], np.cumsum(self._n_above[start:stop])))
-            n_above = total[1:] - total[np.maximum(self._indptr[tags] - start, 0)]
-            n_above[tags == last_tag] += n_above_last
-            last_tag, n_above_last = int(tags[-1]), int(n_above[-1])
-            position = entries - self._indptr[tags] + 1
-            sums += np.bincount(tags, measure(position, position + n_above), minlength=n_tags)
-        return sums
-
-
-def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Map scores to uint32 in reverse order: larger scores have smaller results, and 0 and -0 have the same."""
-    bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32)
-    return np.where(bits < _SIGN_BIT, ~(bits | _SIGN_BIT), bits).astype(np.uint32)

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 from visterm.core.registry import lazy_names
 from visterm.core.tables import MODELS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.models.abilities import PlacesWords
     from visterm.models.base import MAX_FEATURE, Annotator, Limit, SideKnowledge
+    from visterm.models.baselines import Prior as Prior
+    from visterm.models.blend.auto import Auto as Auto
+    from visterm.models.blend.ensemble import Ensemble as Ensemble
+    from visterm.models.deep.sampled_tagger import SampledTagger as SampledTagger
     from visterm.models.epochs import EpochSums, Floats, Weights
-    from visterm.models.linear.base import LinearAnnotator, check_weight_size
+    from visterm.models.linear.als import Als as Als
+    from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
+    from visterm.models.linear.ease import Ease as Ease
+    from visterm.models.linear.kernel_ridge import KernelRidge as KernelRidge
+    from visterm.models.linear.logistic import Logistic as Logistic
     from visterm.models.linear.normal_equations import (
         DIRECT_SIZE,
         LinearFit,
@@ -22,6 +30,9 @@ if TYPE_CHECKING:
         with_intercept,
     )
     from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
+    from visterm.models.linear.ridge import Ridge as Ridge
+    from visterm.models.linear.text_ridge import TextRidge as TextRidge
+    from visterm.models.mlp import Mlp as Mlp
     from visterm.models.neighbours.distances import check_blocks, read_blocks, row_squares, squared_distances
     from visterm.models.neighbours.knn import (
         BLOCK_BYTES,
@@ -32,32 +43,29 @@ if TYPE_CHECKING:
         unit_rows,
         weighted_votes,
     )
-    from visterm.models.pamir.kernel_rows import (
-        KEPT_KERNELS,
-        KERNEL_LEARNED,
-        check_kernel,
-        check_support,
-        keep_support,
-        kernel_values,
-        kernel_with,
-        refuse_kernel,
-    )
+    from visterm.models.neighbours.knn import Knn as Knn
+    from visterm.models.pamir.pamir import JudgedImages
+    from visterm.models.pamir.pamir import Pamir as Pamir
+    from visterm.models.pamir.triplet_training import TripletTraining
+    from visterm.models.parts.objects_and_parts import ObjectsAndParts as ObjectsAndParts
     from visterm.models.parts.pairs import ranks_of_pairs
     from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, check_relations
+    from visterm.models.ranking.vse_ens import VseEns as VseEns
+    from visterm.models.ranking.wsabie import Wsabie as Wsabie
     from visterm.models.stopping import OnEpoch, hold_out
 
 _NAMES = {
     "abilities": "PlacesWords",
     "base": "Annotator Limit MAX_FEATURE SideKnowledge",
     "epochs": "EpochSums Floats Weights",
-    "linear.base": "LinearAnnotator check_weight_size",
+    "linear.base": "LinearAnnotator check_weight_size with_ones",
     "linear.normal_equations": "DIRECT_SIZE LinearFit centred_kernel conjugate_gradients fit_ridge mean_square_norm "
     "with_intercept",
     "linear.ridge": "ALPHAS PenaltyChoice choose_penalty",
     "neighbours.distances": "check_blocks read_blocks row_squares squared_distances",
     "neighbours.knn": "BLOCK_BYTES Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
-    "pamir.kernel_rows": "KEPT_KERNELS KERNEL_LEARNED check_kernel check_support keep_support kernel_values "
-    "kernel_with refuse_kernel",
+    "pamir.pamir": "JudgedImages",
+    "pamir.triplet_training": "TripletTraining",
     "parts.pairs": "ranks_of_pairs",
     "parts.relations": "QuadrupletBlock Quadruplets check_relations",
     "stopping": "OnEpoch hold_out",

@@ -36,6 +36,14 @@ class AddsTags(Protocol):
 
 
 @runtime_checkable
+class FoldsIn(Protocol):
+    """Computes the row of an image known by number from its tags alone."""
+
+    def fold_in(self, Y: sp.csr_array) -> Matrix:
+        """Return the image rows of images with the tags `Y`, shape (n_images, n_tags), which may be new images."""
+
+
+@runtime_checkable
 class RelearnsTags(Protocol):
     """Relearns all tags quickly; image rows don't depend on what was learned."""
 
@@ -105,6 +113,14 @@ class FinishesFits(Protocol):
 
     def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress) -> None:
         """Learn from all images, checked as in `_fit`; call it once, after a `fit` with validation images."""
+
+
+@runtime_checkable
+class FitsLeavingOut(Protocol):
+    """Fits on images known by number, and scores some of them as if each had lacked one tag."""
+
+    def fit_leaving_out(self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Fit on all of `Y`; return scores, (len(images), n_tags), in which tag ``tags[i]`` of ``images[i]`` is new."""
 
 
 @runtime_checkable

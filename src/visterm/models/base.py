@@ -28,7 +28,7 @@ from visterm.core.checks import (
 from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
 from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
-from visterm.core.products import dense, product, top_k_products
+from visterm.core.products import dense, product, top_k_products, transposed
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, MatrixLike, Ranking
 from visterm.core.vocabulary import Vocabulary
@@ -47,6 +47,7 @@ Limit: TypeAlias = Callable[[Any, str], None]  # Takes the value and the name of
 
 MAX_SCORE_BYTES = 2**31
 BLOCK_BYTES = 2**25
+MIN_IMAGES_TO_COPY = 64  # For fewer images with sparse rows, only the columns of the tag rows that they use are copied
 
 MAX_FEATURE = 1e15  # Largest feature allowed: sums of squares of such features don't overflow float32
 
@@ -62,6 +63,7 @@ class SideKnowledge:
         None  # float, shape (n_tags, width): vectors of the tags, zeros for a tag without a vector
     )
     blocks: Blocks | None = None
+    pair_weights: sp.csr_array | None = None  # float, shape (n_images, n_tags): weights above 0 of the given tags
 
 
 class Annotator(Estimator, ABC):
@@ -111,6 +113,9 @@ class Annotator(Estimator, ABC):
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Fields of `SideKnowledge` that the model uses. Each is also a setting, which has precedence if it is not None."""
+
+    uses_pair_weights: ClassVar[bool] = False
+    """Whether the model uses the field `pair_weights` of `SideKnowledge`; it is not a setting."""
 
     limits: ClassVar[dict[str, Limit]] = {}
     """Functions that check the values of settings; a model adds its own to those of its base classes."""
@@ -212,7 +217,7 @@ class Annotator(Estimator, ABC):
         k = check_k(k, self.n_tags_)
         ids = np.empty((X.shape[0], k), np.int64)
         scores = np.empty((X.shape[0], k), np.float32)
-        V = self._tag_rows()
+        V, columns = self._tag_rows(), None
         step = max(1, BLOCK_BYTES // (4 * (self.n_tags_ if V is None else V.shape[1])))
         for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)
@@ -220,10 +225,11 @@ class Annotator(Estimator, ABC):
             if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without storing all scores
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
-            block_size = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+            columns = self._tag_columns(U, X.shape[0]) if columns is None else columns
+            block_size = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))
             for offset in range(0, U.shape[0], block_size):
                 block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
-                ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size]), k)
+                ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size], columns), k)
         self._finite(scores)
         return Ranking(ids, scores)
 
@@ -279,6 +285,12 @@ class Annotator(Estimator, ABC):
         """Return the value of a field of `SideKnowledge`: the setting or, if it is None, the value passed to `fit`."""
         setting = getattr(self, name)
         return getattr(self._side, name) if setting is None else setting
+
+    def weighted(self, Y: sp.csr_array) -> sp.csr_array:
+        """Return the given tags as 1, or as their `pair_weights`, float32, shape (n_images, n_tags)."""
+        given = sp.csr_array(Y > 0, dtype=np.float32)
+        weights = self._side.pair_weights
+        return given if weights is None else sp.csr_array(given.multiply(weights), dtype=np.float32)
 
     def check_settings(self) -> None:
         """Check the settings before any long work; call it first in a model's `_fit`."""
@@ -372,9 +384,23 @@ class Annotator(Estimator, ABC):
         """Return V, or None if it is the identity."""
         return getattr(self, "tag_rows_", None)
 
-    def _scores(self, U: Matrix) -> NDArray[np.float32]:
+    def _tag_columns(self, U: Matrix, n_images: int) -> NDArray[np.float32] | None:
+        """Return ``Vᵀ`` in C order for sparse rows `U` of many images: SciPy would copy it for each block of rows."""
         V = self._tag_rows()
-        return np.ascontiguousarray(dense(U if V is None else product(U, V.T)), np.float32)
+        if not sp.issparse(U) or not isinstance(V, np.ndarray) or n_images < MIN_IMAGES_TO_COPY:
+            return None
+        return transposed(V)
+
+    def _scores(self, U: Any, columns: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return the scores of image rows; `columns` are the `_tag_columns` of several blocks."""
+        V: Any = self._tag_rows()
+        if V is None:
+            return np.ascontiguousarray(dense(U), np.float32)
+        columns = self._tag_columns(U, U.shape[0]) if columns is None else columns
+        if columns is None and sp.issparse(U) and isinstance(V, np.ndarray):
+            used = np.unique(U.indices)
+            U, V = U[:, used], V[:, used]
+        return np.ascontiguousarray(dense(product(U, V.T if columns is None else columns)), np.float32)
 
     def score_blocks(self, X: MatrixLike | None) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows and the scores of one block of images after another, to limit the memory."""
@@ -383,10 +409,13 @@ class Annotator(Estimator, ABC):
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the same as `score_blocks`, for features that are already checked."""
-        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+        step = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))  # 0 tags: see `TextRidge.without_tags`
+        columns = None
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))
-            yield rows, self._scores(self._image_rows(X[rows]))
+            U = self._image_rows(X[rows])
+            columns = self._tag_columns(U, X.shape[0]) if columns is None else columns
+            yield rows, self._scores(U, columns)
 
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:
         if X is None:

@@ -24,6 +24,7 @@ from visterm.kernels.topk import top_k
 
 BLOCK_ROWS = 65536  # Number of rows whose lengths are computed at a time
 BLOCK_QUERIES = 64  # Number of queries that are searched at a time
+MAX_SINGLE_QUERIES = 4  # Up to this number, products with one query after another are faster than of all at once
 MAX_RANKED_HIDDEN = 200
 """Maximum number of hidden rows that a search ranks and then drops; with more, it reads the visible rows only."""
 
@@ -67,6 +68,10 @@ class CurrentRows:
     def frames_apart(self) -> CurrentRows:
         """The same rows without grouping frames into videos."""
         return replace(self, frames=self.frames[:0]) if len(self.frames) else self
+
+    def is_indexed(self, k: int) -> bool:
+        """Return whether a search for `k` images uses an approximate index."""
+        return any(part.index is not None and part.index.answers(k) for part in self.parts)
 
     def search(self, q: ArrayLike | Matrix, k: int = 10, *, among: ArrayLike | None = None) -> Ranking:
         """Find the images with the largest dot products, optionally `among` some ids; see `StoredCatalogue.search`.
@@ -249,6 +254,9 @@ class Candidates(Protocol):
 
     n_rows: int
 
+    def answers(self, k: int) -> bool:
+        """Return whether it proposes candidates for the `k` best rows."""
+
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return ascending positions of rows, with most of the `k` best rows; None if an exact search is better."""
 
@@ -388,6 +396,8 @@ class ArrayPart(Part):
             positions = self.visible
         rows = self.rows if positions is None else self.rows[positions]
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
+            if 0 < len(Q) <= MAX_SINGLE_QUERIES and isinstance(rows, np.ndarray):
+                return np.stack([rows @ q for q in Q]).T
             return np.asarray(rows @ Q.T, np.float32)
 
     def _best_of_blocks(self, Q: NDArray[np.float32], k: int, positions: NDArray[np.int64] | None) -> Ranking:

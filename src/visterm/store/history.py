@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from visterm.core.errors import CorruptFileError
+from visterm.core.progress import SILENT, Progress
 from visterm.core.system import is_alive
 from visterm.core.wording import json_text
 from visterm.store.database import CatalogueTable, as_text, now
@@ -23,6 +25,7 @@ T = TypeVar("T")
 SHORT_FINGERPRINT_LENGTH = 12  # Length of abbreviated fingerprints of runs, for people
 JOB_COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
 WRITTEN = "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id"
+PROGRESS_SECONDS = 0.5  # Time between two updates of the stored progress of a job
 UNFINISHED_STATES = "('waiting', 'running', 'cancelling')"
 
 _JOBS_OF_THIS_PROCESS: set[tuple[str, int]] = set()
@@ -245,6 +248,33 @@ class CatalogueJob:
     def advance(self, done: int, total: int) -> None:
         """Store the progress."""
         self._jobs.progress(self.id, done, total)
+
+
+class StoredProgress(Progress):
+    """Progress of a job, stored in the catalogue every `PROGRESS_SECONDS`, and forwarded to `target`."""
+
+    def __init__(self, jobs: Jobs, job_id: int, target: Progress = SILENT) -> None:
+        super().__init__(target)
+        self._jobs, self._job_id = jobs, job_id
+        self._done, self._total, self._stored_at = 0, 0, 0.0
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Start a task."""
+        super().start(task, total)
+        self._done, self._total = 0, total or 0
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """Count steps."""
+        super().advance(steps, note)
+        self._done += steps
+        if time.monotonic() - self._stored_at > PROGRESS_SECONDS:
+            self._stored_at = time.monotonic()
+            self._jobs.progress(self._job_id, self._done, self._total, note or None)
+
+    def finish(self) -> None:
+        """Store the last steps."""
+        super().finish()
+        self._jobs.progress(self._job_id, self._done, self._total)
 
 
 class Event(NamedTuple):

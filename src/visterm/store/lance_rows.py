@@ -44,7 +44,7 @@ NOT_DENSE = (
 
 MAX_CACHED_BYTES = 2**28  # Tables up to this size are cached in memory
 BYTES_PER_READ = 2**24  # Size of the rows of a query: LanceDB would read gigabytes ahead for a query of all rows
-N_SPARE = 16  # Additional candidates, to make up for ties and hidden rows
+N_SPARE, MAX_SPARE = 16, 100  # Additional candidates, to make up for ties, and at most for hidden rows
 ROUNDS = 10  # Maximum number of iterations of k-means
 SCAN_RATIO = 16  # If more than 1 of 16 rows is requested, scanning all rows is faster
 
@@ -193,14 +193,18 @@ class LanceIndex:
     def __init__(self, rows: LanceRows, settings: IndexSettings, n_rows: int | None = None, spare: int = 0) -> None:
         self._rows, self.settings = rows, settings
         self.n_rows = settings.n_rows if n_rows is None else n_rows
-        self._spare = N_SPARE + min(spare, MAX_K)
+        self._spare = N_SPARE + min(spare, MAX_SPARE)
+
+    def answers(self, k: int) -> bool:
+        """Return whether it proposes candidates for the `k` best rows."""
+        return k <= MAX_K
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return ascending positions of rows that include most of the `k` best; None if an exact search is better."""
-        if k > MAX_K:
+        if not self.answers(k):
             return None
         query = self._rows.open_table.search(q.ravel(), vector_column_name="vector").distance_type("dot")
-        query = query.nprobes(self.settings.probed).fast_search().limit(k + self._spare)
+        query = query.nprobes(self.settings.n_probed(k)).fast_search().limit(k + self._spare)
         positions = np.sort(arrays_of(query.select(["row"]).to_arrow(), ["row"])["row"])
         return positions[positions < self.n_rows]
 

@@ -33,7 +33,8 @@ from visterm.core.writing import whole_file
 K = 10  # Number of best rows with which an index is measured
 MIN_RECALL = 0.98  # Minimum share of the `K` best rows that an index must find (see `cautious_recall`)
 MIN_SPEED_UP = 3.0  # Minimum speed-up over exact search that makes an index worth its space
-MAX_K = 100  # Maximum number of results of a search with the index; searches for more results are exact
+MAX_K = 1600  # Maximum number of results of a search with the index; searches for more results are exact
+RESULTS_PER_PROBE = 100  # For each 100 results, as many lists are searched as were measured with `K` results
 LISTS_PER_ROOT = 4  # Number of lists, as a multiple of the square root of the number of rows
 CANDIDATE_COUNTS = (50, 100, 200, 400)  # Numbers of candidates that are tried
 ROWS_PER_ADDITION = 2**16  # Maximum number of rows to add at a time
@@ -56,6 +57,10 @@ class IndexSettings:
     # Seconds of a query with the index, and of an exact search of the same rows
     seconds: float
     exact_seconds: float
+
+    def n_probed(self, k: int) -> int:
+        """Return the number of lists to search for `k` results."""
+        return min(self.lists, self.probed * max(1, math.ceil(k / RESULTS_PER_PROBE)))
 
     @property
     def is_useful(self) -> bool:
@@ -87,13 +92,17 @@ class RowIndex:
         row_index._read = partial(read_index, path, settings, width)
         return row_index
 
+    def answers(self, k: int) -> bool:
+        """Return whether it proposes candidates for the `k` best rows."""
+        return k <= MAX_K and is_installed()
+
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return ascending positions of rows, with most of the `k` best rows; None if an exact search is better."""
-        if k > MAX_K or not is_installed():
+        if not self.answers(k):
             return None
         with self._reading:
             self._index = self._read() if self._index is None else self._index
-        return self.search_lists(q, self.settings.probed, (self.settings.fetched * max(1, math.ceil(k / K))))
+        return self.search_lists(q, self.settings.n_probed(k), self.settings.fetched * max(1, math.ceil(k / K)))
 
     def write(self, path: Path) -> None:
         """Write the index to a file atomically, and wait for the disk."""

@@ -220,6 +220,18 @@ class Tags(CatalogueTable):
             *active.values,
         )
 
+    def often_best(self, run_id: int, k: int) -> list[tuple[str, int]]:
+        """Return the tags that a run predicts as the best of most images, and the number of these images."""
+        return self._database.rows(
+            "SELECT tags.name, count(*) AS n FROM (SELECT tag_id, max(score) FROM predictions WHERE run_id = ? "
+            "GROUP BY image_id) JOIN tags ON tags.id = tag_id GROUP BY tag_id ORDER BY n DESC, tags.name LIMIT ?",
+            (run_id, k),
+        )
+
+    def come_from_files(self) -> bool:
+        """Return whether any image has a tag from a file."""
+        return bool(self._database.value("SELECT EXISTS (SELECT 1 FROM given WHERE source = 'file')"))
+
     def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
         """Return image id -> the tags that people rejected, for images that have any (None: all present images)."""
         return self._by_image("SELECT image_id, tag_id FROM verdicts WHERE verdict = -1", image_ids)

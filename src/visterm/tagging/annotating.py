@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Scored = TypeVar("Scored", bound="Tag | Prediction")
 
 DEFAULT_K = 5
+BY_NUMBER_CHUNK = 2**14  # Images known by number at a time: they have no features to keep in memory
 MAX_SCORES = 2**23  # Maximum number of scores in memory when the scores of all tags are needed
 
 
@@ -170,8 +171,9 @@ def annotate_each(
         yield from unsearched.closed
         run.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("tag photos", len(items))
-        for start in range(0, len(items), CHUNK):
-            X, positions, skipped = encode_all(run.encoder, items[start : start + CHUNK], StepProgress(progress))
+        step = BY_NUMBER_CHUNK if run.encoder.by_number else CHUNK
+        for start in range(0, len(items), step):
+            X, positions, skipped = encode_all(run.encoder, items[start : start + step], StepProgress(progress))
             yield from chunk_tagger.of(Chunk([names[start + position] for position in positions], X, skipped))
     finally:
         progress.finish()
@@ -238,10 +240,11 @@ def new_tags(model: Annotator, X: Matrix, k: int, known_matrix: sp.csr_array) ->
     max_known = int(np.diff(known_matrix.indptr).max(initial=0))
     ids, scores = model.annotate(X, k + max_known if k else 0)
     rankings = []
-    for row in range(X.shape[0]):
-        known_tags = known_matrix.indices[known_matrix.indptr[row] : known_matrix.indptr[row + 1]]
-        new = np.flatnonzero(~np.isin(ids[row], known_tags))[: k or None]
-        rankings.append(Ranking(ids[row, new], scores[row, new]))
+    for start in range(0, X.shape[0], CHUNK):
+        is_known = known_matrix[start : start + CHUNK].toarray() != 0
+        for row, is_new in enumerate(~np.take_along_axis(is_known, ids[start : start + CHUNK], axis=1), start):
+            new = np.flatnonzero(is_new)[: k or None]
+            rankings.append(Ranking(ids[row, new], scores[row, new]))
     return rankings
 
 

@@ -6,18 +6,24 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import Estimator
 from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Matrix
 from visterm.core.wording import count_of
-from visterm.features.training_rows import Photos, encode_corpus, known_part, read_corpus
+from visterm.features.training_rows import Photos, as_images, encode_corpus, known_part, read_corpus
 from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
+
+if TYPE_CHECKING:
+    from visterm.tagging.explain import Explanation
 
 _PARTS = ("encoder", "model")
 _MAX_TAGS = 5  # Maximum number of tags in `repr`
@@ -98,6 +104,40 @@ class TaggerEstimator(Estimator, Run):
         from visterm.metrics.report import scorer
 
         return scorer("map")(self, images, tags)
+
+    @property
+    def classes_(self) -> list[str]:
+        """The tags, in the order of the columns of `predict_proba`."""
+        return self.vocabulary.tags
+
+    def transform(self, images: Photos) -> Matrix:
+        """Return the rows of photos by the encoder, shape (n_images, n_features), float32 array or CSR.
+
+        Raises DataError if a photo cannot be read.
+        """
+        self._refuse_unfitted()
+        return self.encoder.transform(as_images(images)[1])
+
+    def predict_proba(self, images: Photos) -> NDArray[np.float64]:
+        """Return the confidence of each tag (`classes_`) for photos, shape (n_images, n_tags).
+
+        Raises UserError if the run has no confidences; DataError if a photo cannot be read.
+        """
+        X = self.transform(images)
+        if self.calibration is None:
+            raise UserError(
+                "This run has no confidences.",
+                setting="calibrate", advice="Fit it on 20 or more tagged photos, without calibrate=False.",
+            )  # fmt: skip
+        blocks = (self.confidences(scores) for _, scores in self.score_blocks(X))
+        return np.vstack([block for block in blocks if block is not None])
+
+    def explain(self, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
+        """Return what each feature and each place of a photo adds to a tag's score (`visterm.tagging.explain`)."""
+        from visterm.tagging.explain import explain
+
+        self._refuse_unfitted()
+        return explain(self, image, tag)
 
     def judged(self, images: Photos, tags: object = None) -> ScoredTags:
         """Return the scores and the given tags of photos, in the form that metrics need."""

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.data.images import ImageLike
-from visterm.data.part_of import PART_OF_FILE
-from visterm.data.relations import write_pairs
+from visterm.data.relations import PART_OF_FILE, write_pairs
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import names_with
 from visterm.learning.relations import WordRelations
@@ -69,7 +68,7 @@ def known_relations(run: Run, k: int = 20, more_relations: WordRelations | None 
 
 
 def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation]) -> None:
-    """Write a CSV of part, whole and score, which `visterm.data.part_of.read_part_of` reads."""
+    """Write a CSV of part, whole and score, which `visterm.data.relations.read_part_of` reads."""
     header = (*PART_OF_FILE.columns, "score")
     rows = [(r.part, r.whole, "" if r.score is None else f"{r.score:.6f}") for r in relations]
     write_pairs(path, header, rows)

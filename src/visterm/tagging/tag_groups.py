@@ -46,6 +46,9 @@ MIN_PROBABILITY_OF_SLIPS = {DOUBLED: 0.6, LEFT_OUT: 0.6, EXCHANGED: 0.7, TWO_SLI
 """Minimum probability that two tags have the same kind of photos; 0.5 means that the photos give no evidence."""
 
 MIN_PROBABILITY_OF_LIKELY_SLIPS = 0.1  # Below this probability, photos contradict even a likely slip
+MIN_PROBABILITY_OF_KNOWN_WORDS, MIN_PHOTOS_OF_KNOWN_WORDS = 0.5, 3
+"""Minimum probability of a likely slip between two tags that each have this number of photos: bride and bridge."""
+
 LOG_ODDS_FACTOR = 0.5
 """Factor of the log odds of photos, because their features are neither independent nor exactly normal."""
 
@@ -130,10 +133,10 @@ def alias_pairs(
     similar_spellings = alike_spellings(tags)
     first, second = (np.array([pair[side] for pair in similar_spellings], np.int64) for side in (0, 1))
     nearness: Nearness | None = None
-    thresholds = MIN_PROBABILITY_OF_SLIPS
+    thresholds, counts = MIN_PROBABILITY_OF_SLIPS, np.zeros(len(tags))
     if Y is not None:
         photos = TagPhotos(Y, U)
-        nearness = photos.same_photos_probability
+        counts, nearness = photos.counts, photos.same_photos_probability
     elif V is not None:
         directions = _unit_centred(V)
         nearness, thresholds = partial(_cosines, directions), MIN_COSINE_OF_SLIPS
@@ -152,7 +155,9 @@ def alias_pairs(
         is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= min_letters
         if pair.nearness is None:
             return is_likely
+        are_known = counts[list(pair[:2])].min() >= MIN_PHOTOS_OF_KNOWN_WORDS
         likely_threshold = MIN_PROBABILITY_OF_LIKELY_SLIPS if Y is not None else -np.inf
+        likely_threshold = MIN_PROBABILITY_OF_KNOWN_WORDS if are_known else likely_threshold
         threshold = likely_threshold if is_likely else thresholds[pair.reason]
         return pair.nearness >= raised_thresholds[pair.reason] and pair.nearness > threshold
 
@@ -354,7 +359,7 @@ def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArra
 
 
 def _unit_centred(V: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:
-    return _unit(V - V.mean(axis=0))
+    return _unit(V - V.mean(axis=0)) if len(V) else V.astype(np.float32)
 
 
 def _unit(rows: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:

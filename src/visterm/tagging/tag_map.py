@@ -23,10 +23,11 @@ _LAST_LETTER = "\U0010ffff"
 
 
 class Completion(NamedTuple):
-    """A tag that completes the typed letters."""
+    """A tag, or for searches a name of photos, that completes the typed letters."""
 
     tag: str
-    images: int  # Number of training images with the tag; may be 0
+    images: int  # Number of training images with the tag, which may be 0; or of photos with the name
+    kind: str = "tag"  # Or "folder", "camera", "year" or "month"
 
 
 class Completions:
@@ -37,7 +38,7 @@ class Completions:
         self._counts = vocabulary.counts.tolist()
         starts = []
         for column, tag in enumerate(vocabulary.tags):
-            starts += [(start, column) for start in _starts(tag)]
+            starts += [(start, column) for start in starts_of(tag)]
         starts.sort()
         self._keys = [key for key, _ in starts]
         self._columns = [column for _, column in starts]
@@ -50,7 +51,7 @@ class Completions:
         key = tag_key(typed)
         span = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST_LETTER))
         matches = [(self._tags[column], self._counts[column]) for column in set(self._columns[span])]
-        matches += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in _starts(tag))]
+        matches += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in starts_of(tag))]
 
         def order(item: tuple[str, int]) -> tuple[bool, int, str]:
             return not tag_key(item[0]).startswith(key), -item[1], item[0]
@@ -58,7 +59,7 @@ class Completions:
         return [Completion(*item) for item in heapq.nsmallest(k, matches, key=order)]
 
 
-def _starts(tag: str) -> list[str]:
+def starts_of(tag: str) -> list[str]:
     """Return the key of a tag, and the ends of the key that begin at its other words or parts of its path."""
     key = tag_key(tag)
     return [key, *(key[at + 1 :] for at, letter in enumerate(key) if letter in " /")]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
@@ -21,9 +22,12 @@ from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
     from visterm.data.query_files import QueryRow
+    from visterm.data.tag_rules import Rules
+    from visterm.data.word_vectors import WordVectors
     from visterm.encoders.contract import AnyEncoder
     from visterm.features.training_rows import Photos, TrainingRows
     from visterm.learning.fit_request import FitRequest, Place
+    from visterm.learning.relations import WordRelations
     from visterm.learning.word_places import Added
     from visterm.tagging.annotating import Annotated, Annotations
     from visterm.tagging.tag_map import Neighbour
@@ -58,8 +62,8 @@ class Tagger(TaggerEstimator):
     def __init__(
         self,
         *,
-        encoder: str | None = None,
-        model: str | None = None,
+        encoder: str | AnyEncoder | None = None,
+        model: str | Annotator | None = None,
         encoder_params: Mapping[str, object] | None = None,
         model_params: Mapping[str, object] | None = None,
         min_count: int = 1,
@@ -105,49 +109,47 @@ class Tagger(TaggerEstimator):
     def fit(
         self,
         images: Photos | Sequence[Place] | None,
-        tags: Any = "auto",
+        tags: object = "auto",
         *,
+        queries: Place | Sequence[QueryRow] | None = None,
+        split: str | None = None,
+        tag_rules: Rules = None,
+        idf: Place | None = None,
+        word_vectors: Place | WordVectors | None = None,
+        words: Place | Collection[str] = (),
+        valid: float | None = None,
+        calibrate: bool = True,
+        relations: WordRelations | None = None,
+        tree: Place | Sequence[tuple[str, str]] | None = None,
+        memory: int | None = None,
+        work: Place | None = None,
         say: Say = silent,
         progress: Progress = SILENT,
-        **request: Any,
+        **misplaced: Never,
     ) -> Self:
-        """Learn from tagged photos.
+        """Learn from tagged photos; parameters and errors are those of `visterm.fit`.
 
-        Parameters
-        ----------
-        images, tags
-            As in `FitRequest`.
-        say : callable
-            Called with lines for people: what was found and left out, and how the fit was done.
-        progress : Progress
-            Shows each step.
-        **request
-            Other fields of `FitRequest`, except `out` and the parameters of `Tagger`: `valid`, `tag_rules`,
-            `relations`, `word_vectors`, `idf`, `calibrate`, `memory`, `work`, and so on.
-
-        Raises
-        ------
-        DataError
-            If no image or no tag remains to learn from, no part-of relation is between two of the tags, or no tag has a
-            word vector.
-        UserError
-            If settings cannot be combined, or the model cannot learn from this input.
-        EncoderMismatchError
-            If the features were made by another encoder than the requested one.
+        Raises UserError for parameters of the constructor, and for `out`: call `save` afterwards.
         """
-        if misplaced := sorted(request.keys() & _PART_FIELDS):
-            raise UserError(
-                f"`{misplaced[0]}` is not a setting of fit.",
-                setting=misplaced[0], value=request[misplaced[0]],
-                advice=f"Pass it to the tagger: Tagger({misplaced[0]}=...).",
-            )  # fmt: skip
-        if "out" in request:
-            raise UserError(
-                "A tagger's fit keeps the run in memory.",
-                setting="out", value=request["out"], advice="Leave `out` out, and call save(path) afterwards.",
-            )  # fmt: skip
-        fit_request = _request(images=images, tags=tags, min_count=self.min_count, seed=self.seed, **request)
-        return self.fit_request(fit_request, say=say, progress=progress)
+        others: Mapping[str, object] = misplaced
+        for name, value in others.items():
+            if name in _PART_FIELDS:
+                raise UserError(
+                    f"`{name}` is not a setting of fit.",
+                    setting=name, value=value, advice=f"Pass it to the tagger: Tagger({name}=...).",
+                )  # fmt: skip
+            if name == "out":
+                raise UserError(
+                    "A tagger's fit keeps the run in memory.",
+                    setting="out", value=value, advice="Leave `out` out, and call save(path) afterwards.",
+                )  # fmt: skip
+            raise _unknown_setting(name, value)
+        request = _request(
+            images=images, tags=tags, queries=queries, split=split, tag_rules=tag_rules, idf=idf,
+            word_vectors=word_vectors, words=words, valid=valid, calibrate=calibrate, relations=relations, tree=tree,
+            memory=memory, work=work, min_count=self.min_count, seed=self.seed,
+        )  # fmt: skip
+        return self.fit_request(request, say=say, progress=progress)
 
     def fit_request(self, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Self:
         """Run the fit of a request, and save the run if `out` is set; see `visterm.learning.fitting.fit_run`.
@@ -166,37 +168,6 @@ class Tagger(TaggerEstimator):
         learned = fitting.learn_rows(self.parts, rows, progress=progress)
         self.parts = calibrating.with_confidences(learned, rows, progress) if calibrate else learned
         return self
-
-    def fit_queries(
-        self,
-        images: Photos | None,
-        queries: Place | Sequence[QueryRow],
-        tags: Place | Sequence[Sequence[str]] | None = None,
-        **request: Any,
-    ) -> Self:
-        """Learn from queries and the images that are relevant to them, such as a click log.
-
-        Parameters
-        ----------
-        images : path, Corpus, sequence of paths or uint8 arrays, or None
-            As in `fit`. All images are used; an image that no query lists is relevant to no query. Without images and
-            tags, the images that the queries list are used.
-        queries : path-like or sequence of QueryRow
-            A file of queries (`visterm.data.query_files.read_query_file`), or its lines.
-        tags : path or sequence of lists of str, optional
-            As in `fit`; then only tags count as words, weighted by how many images have them. None: all words of the
-            queries count, weighted by how many images are relevant to a query with the word.
-        **request
-            As in `fit`. A confidence is the probability that the image is relevant to a query with the word.
-
-        Raises
-        ------
-        UserError
-            If the model cannot learn from queries, or the images are known by number.
-        DataError
-            If no query has both a relevant image and a word.
-        """
-        return self.fit(images, tags, queries=queries, **request)
 
     def annotate(
         self,
@@ -339,40 +310,146 @@ class Tagger(TaggerEstimator):
 
 def fit(
     images: Photos | Sequence[Place] | None = None,
-    tags: Any = "auto",
+    tags: object = "auto",
     *,
+    encoder: str | AnyEncoder | None = None,
+    model: str | Annotator | None = None,
+    encoder_params: Mapping[str, object] | None = None,
+    model_params: Mapping[str, object] | None = None,
+    queries: Place | Sequence[QueryRow] | None = None,
+    split: str | None = None,
+    tag_rules: Rules = None,
+    min_count: int = 1,
+    tree: Place | Sequence[tuple[str, str]] | None = None,
+    relations: WordRelations | None = None,
+    word_vectors: Place | WordVectors | None = None,
+    words: Place | Collection[str] = (),
+    idf: Place | None = None,
+    valid: float | None = None,
+    calibrate: bool = True,
+    device: str | None = None,
+    memory: int | None = None,
+    work: Place | None = None,
+    n_jobs: int | None = None,
+    seed: int = 0,
+    out: Place | None = None,
+    overwrite: bool = False,
     say: Say = silent,
     progress: Progress = SILENT,
-    **request: Any,
+    **unknown_settings: Never,
 ) -> Tagger:
     """Learn a library's tags from tagged photos, like ``visterm fit``.
 
     Parameters
     ----------
-    images, tags, say, progress
-        As in `Tagger.fit`.
-    **request
-        The other fields of `FitRequest`: `encoder`, `model`, `model_params`, `valid`, `tag_rules`, `out`, and so on.
+    images : path, sequence of paths, Pillow images or uint8 arrays (height, width, 3), DataFrame or list of dicts
+        A folder, photos, a table with a column of photos and, optionally, one of tags, or features folders
+        (`visterm encode`). With the encoders ``ids`` and ``precomputed``: names of images, or None if the tag file has
+        the names.
+    tags : path, DataFrame, list of dicts, lists of str, matrix, or None
+        A tag file or table; ``"auto"`` to find the tags in the folder or in the table of the images; or the tags of
+        each image. None, with `queries`: learn all words of the queries.
+    encoder : str or encoder, optional
+        A name from ``visterm encoders``, with the encoder's argument after a colon (``"onnx:network.onnx"``), or an
+        encoder. None: the first network that is on this machine, or else ``"visterms"``; for features, the encoder that
+        made them.
+    model : str or model, optional
+        A name from ``visterm models``, or a model. None: ``"auto"``.
+    encoder_params, model_params : mapping, optional
+        Settings of the encoder and the model.
+    queries : path or sequence of QueryRow, optional
+        Learn from queries and the images that are relevant to them. With `tags`, only words that are tags count.
+    split : str, optional
+        Learn from the rows of this split only. None: from the split "train", or all rows if there are no splits.
+    tag_rules : path or mapping, optional
+        How to clean and relate tags and to read the tag file: a TOML file, or its keys and values (`TagRules`).
+    min_count : int
+        Leave out tags with fewer training images.
+    tree : path or sequence of (child, parent), optional
+        The tree of the tags: a table, or ``"paths"``, where tags are paths such as ``animals/dog/husky``. A photo of a
+        child then has its parents, too.
+    relations : WordRelations, optional
+        Part-of and is-a relations between tags. None: read from the files that `tag_rules` names.
+    word_vectors : str, path or WordVectors, optional
+        The start values of models with the setting `word_vectors`: ``"encoder"`` (its text tower, the default of
+        `text_ridge`), a file, ``"learned"`` (from the tag lists), ``"sentences"`` (extra ``text``), or vectors, which
+        are saved with the run. Except with "learned", you can also search for words that are not tags, and add them
+        with `Tagger.add_words`.
+    words : path or collection of str
+        Words that become tags even if no photo has them yet; they are found by their vectors (`word_vectors`). With
+        them, no photo needs a tag.
+    idf : path, optional
+        A reference corpus, one text per line, which weighs the words of queries. None: the training images weigh them.
+    valid : float, optional
+        For models that stop early: the share of the training images that is held out to choose the number of epochs;
+        the model then learns from all images. Rows of a split "valid" are used instead, if there are any. 0 holds out
+        no images; None uses the model's own share.
+    calibrate : bool
+        Whether to fit confidences to the scores of held-out images. It takes almost no time if the model holds out
+        images anyway; other models are fitted once more, on four fifths of the images.
+    device : str, optional
+        Where networks run: "cpu", "cuda" or "auto"; onnxruntime also supports other devices.
+    memory : int, optional
+        Maximum memory in bytes: larger features are streamed from disk. None: half of the machine's memory.
+    work : path, optional
+        A folder for the temporary files of a streamed fit. None: next to `out`.
+    n_jobs : int, optional
+        Number of threads; None: one per core.
+    seed : int
+        Random seed: the same seed and photos give the same bytes.
+    out : path, optional
+        The run to write; None keeps the run in memory (`Tagger.save`).
+    overwrite : bool
+        Whether to replace an existing run at `out`.
+    say : callable
+        Called with lines for people: what was found and left out, and how the fit was done.
+    progress : Progress
+        Shows each step.
 
     Returns
     -------
     Tagger
-        Fitted; `Tagger.save` writes it as a run.
+        Fitted.
+
+    Raises
+    ------
+    DataError
+        If no image or no tag remains to learn from, no part-of relation is between two of the tags, no tag has a word
+        vector, or no query has both a relevant image and a word.
+    UserError
+        If settings cannot be combined, or the model cannot learn from this input.
+    EncoderMismatchError
+        If the features were made by another encoder than the requested one.
+    StorageError
+        If the path `out` exists and is not a run.
 
     Examples
     --------
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
+    >>> visterm.fit(frame, model=visterm.models.Ridge(alpha=3))  # doctest: +SKIP
     """
-    fit_request = _request(images=images, tags=tags, **request)
-    return Tagger.of(fit_request).fit_request(fit_request, say=say, progress=progress)
+    others: Mapping[str, object] = unknown_settings
+    for name, value in others.items():
+        raise _unknown_setting(name, value)
+    request = _request(
+        images=images, tags=tags, encoder=encoder, model=model, encoder_params=encoder_params or {},
+        model_params=model_params or {}, queries=queries, split=split, tag_rules=tag_rules, min_count=min_count,
+        tree=tree, relations=relations, word_vectors=word_vectors, words=words, idf=idf, valid=valid,
+        calibrate=calibrate, device=device, memory=memory, work=work, n_jobs=n_jobs, seed=seed, out=out,
+        overwrite=overwrite,
+    )  # fmt: skip
+    return Tagger.of(request).fit_request(request, say=say, progress=progress)
 
 
-def _request(**request: Any) -> FitRequest:
-    """Make the request of a fit; raise UserError for unknown names of settings."""
+def _request(**fields: Any) -> FitRequest:
+    """Make the request of a fit; its module is imported on demand."""
     from visterm.learning.fit_request import FitRequest
 
-    for name in request.keys() - FitRequest.__dataclass_fields__.keys():
-        fields = list(FitRequest.__dataclass_fields__)
-        raise UserError(unknown("setting of visterm.fit", name, fields), setting=name, value=request[name])
-    return FitRequest(**request)
+    return FitRequest(**fields)
+
+
+def _unknown_setting(name: str, value: object) -> UserError:
+    """Return the error for an unknown setting of a fit."""
+    names = list(inspect.signature(fit).parameters)[:-1]
+    return UserError(unknown("setting of visterm.fit", name, names), setting=name, value=value)

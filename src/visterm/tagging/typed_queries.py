@@ -11,20 +11,25 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
-from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.vocabulary import STOP_WORDS, Word, clean_tag, tag_key
 from visterm.learning.run import Run
 from visterm.models.abilities import places_words
 
 
-def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
+def typed_query(
+    run: Run,
+    words: str | Sequence[str],
+    new_tags: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Query:
     """Return a typed query as weights, together of unit length; see `Tagger.query_weights`.
 
-    `new_tags` maps keys to spellings of tags that no run has learned yet. Raises UnknownNameError if no word is known,
-    or all known words have a ``-``: nothing would be searched for. Raises UserError if the words cancel each other out.
+    `new_tags` and `names` map keys to spellings, of tags that no run has learned yet and of names of photos. Stop words
+    that are neither are ignored. Raises UnknownNameError if no word is known, or all known words have a ``-``: nothing
+    would be searched for. Raises UserError if the words cancel each other out.
     """
     dictionary, outside, new_tags = run.dictionary, run.words, new_tags or {}
-    reads_phrases = outside.source is not None and outside.source.reads_phrases
-    parsed, other_words = dictionary.parse(words, new_tags, phrases=reads_phrases)
+    parsed, other_words, name_signs = _parse(run, words, new_tags, names or {})
     n_tags = len(run.vocabulary.tags)
     texts: dict[str, str] = {}  # Key -> the word as first typed
     for word in other_words:
@@ -34,7 +39,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         looked_up = zip(texts, outside.look_up(run.model, list(texts.values())), strict=True)
         rows = {key: row for key, row in looked_up if row is not None}
 
-    signs, unlearned_sums, unknown = [sign for _, sign in parsed], Counter[str](), []
+    signs, unlearned_sums, unknown = [*(sign for _, sign in parsed), *name_signs.values()], Counter[str](), []
     outside_words = [
         (tag_key(tag := dictionary.tags[column]), tag, sign) for column, sign in parsed if column >= n_tags
     ]
@@ -59,24 +64,42 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         problem = f"{message} {negative_note}".strip()
         raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
-    tag_weights, names = run.vocabulary.weights_of((column, sign) for column, sign in parsed if column < n_tags)
+    tag_weights, known = run.vocabulary.weights_of((column, sign) for column, sign in parsed if column < n_tags)
     sums, texts_of = Counter[str](), {key: text for key, text, _ in outside_words}
     for key, _, sign in outside_words:
         sums[key] += sign
     keys = [key for key, total in sums.items() if total]
-    if tag_weights.nnz == 0 and not keys and not any(unlearned_sums.values()):
-        cancelled = ", ".join([*names, *texts_of.values(), *unlearned_sums])
+    if tag_weights.nnz == 0 and not keys and not any(unlearned_sums.values()) and not name_signs:
+        cancelled = ", ".join([*known, *texts_of.values(), *unlearned_sums])
         raise UserError(
             f"The words of the search cancel each other out: {cancelled}.",
             setting="words", value=words, advice="Leave one of them out.",
         )  # fmt: skip
     unlearned = {tag: total for tag, total in unlearned_sums.items() if total}
     if not keys:
-        return Query(weigh_words(tag_weights, run.idf), names, unknown_words, None, unlearned)
+        return Query(weigh_words(tag_weights, run.idf), known, unknown_words, None, unlearned, name_signs)
     weights, outside_weights = _weigh_together(run, tag_weights, np.array([sums[key] for key in keys], np.float32))
     word_rows = np.array([rows[key] for key in keys], np.float32)
     outside_part = OutsideWords([texts_of[key] for key in keys], outside_weights, word_rows)
-    return Query(weights, names, unknown_words, outside_part, unlearned)
+    return Query(weights, known, unknown_words, outside_part, unlearned, name_signs)
+
+
+def _parse(
+    run: Run, words: str | Sequence[str], new_tags: Mapping[str, str], names: Mapping[str, str]
+) -> tuple[list[tuple[int, int]], list[Word], dict[str, int]]:
+    """Return the tags in a search as (column, sign), the other words, and names of photos with their signs.
+
+    Stop words are left out, unless there is nothing else.
+    """
+    source = run.words.source
+    reads_phrases = source is not None and source.reads_phrases
+    parsed, other_words = run.dictionary.parse(words, {**names, **new_tags}, phrases=reads_phrases)
+    keys = [tag_key(word.text) for word in other_words]
+    name_signs = {key: word.sign for key, word in zip(keys, other_words, strict=True) if key in names.keys() - new_tags}
+
+    other_words = [word for key, word in zip(keys, other_words, strict=True) if key not in name_signs]
+    meant_words = [word for word in other_words if tag_key(word.text) not in STOP_WORDS - new_tags.keys()]
+    return parsed, meant_words if parsed or name_signs or meant_words else other_words, name_signs
 
 
 def _weigh_together(
@@ -99,6 +122,8 @@ def _weigh_together(
 
 
 def _advice(run: Run) -> str:
+    if not len(run.vocabulary):
+        return "No tag is learned yet."
     if not places_words(run.model):
         try:
             return run.words.why_not(run.model) if run.encoder.reads_texts else ""

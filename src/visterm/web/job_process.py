@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,35 +20,11 @@ from visterm.library.duplicates import find_duplicates
 from visterm.library.earlier_runs import FIT, GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.history import CatalogueJob, Jobs
+from visterm.store.history import CatalogueJob, StoredProgress
 
 NICENESS = 10  # Requests of the service come first
 CHUNK_IMAGES = 128  # Images between two commits; a job can be stopped after each
-PROGRESS_SECONDS = 0.5  # Time between two updates of the stored progress
 REASON_NOT_STORED = 4  # Exit status of a job that failed and could not store the reason
-
-
-class StoredProgress(Progress):
-    """Progress of a job, stored in the catalogue every `PROGRESS_SECONDS`."""
-
-    def __init__(self, jobs: Jobs, job_id: int) -> None:
-        self._jobs, self._job_id = jobs, job_id
-        self._done, self._total, self._stored_at = 0, 0, 0.0
-
-    def start(self, task: str, total: int | None = None) -> None:
-        """Start a task."""
-        self._done, self._total = 0, total or 0
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Count steps."""
-        self._done += steps
-        if time.monotonic() - self._stored_at > PROGRESS_SECONDS:
-            self._stored_at = time.monotonic()
-            self._jobs.progress(self._job_id, self._done, self._total, note or None)
-
-    def finish(self) -> None:
-        """Store the last steps."""
-        self._jobs.progress(self._job_id, self._done, self._total)
 
 
 def main() -> int:

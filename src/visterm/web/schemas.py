@@ -81,6 +81,7 @@ class SearchAnswer(BaseModel):
     untrained: list[str] = Field(description="Words that no training photo has, found by their word vectors.")
     n_likely: int | None = Field(description="Number of photos above the cut-off; null without `cutoff`.")
     n_found: int | None = Field(description="Number of photos that this list goes through, on all its pages.")
+    names: list[str] = Field([], description="Words that name the photos: files, folders, cameras or dates.")
     next: Next
 
 
@@ -141,7 +142,7 @@ class GivenTagAnswer(BaseModel):
     """A tag from people."""
 
     tag: Tag
-    source: str = Field(description='"file": from a tag file; "person": added here.')
+    source: str = Field(description='"file": from the photo, its sidecar or a tag file; "person": added here.')
 
 
 class PredictionAnswer(BaseModel):
@@ -200,7 +201,9 @@ class TagCountAnswer(BaseModel):
     """A tag with the numbers of its photos."""
 
     tag: Tag
-    images: int = Field(description="Photos that have it: given or accepted, and not rejected; aliases count, too.")
+    images: int = Field(
+        description="Photos that have it, an alias, or a tag under it: given or accepted, not rejected."
+    )
     given: int = Field(description="Photos that have it from a tag file or a person.")
     accepted: int = Field(description="Photos for which a person accepted it.")
     rejected: int = Field(description="Photos for which a person rejected it.")
@@ -232,13 +235,14 @@ class TreeAnswer(BaseModel):
 
 
 class CompletionAnswer(BaseModel):
-    """A tag that completes what was typed."""
+    """A tag, or a name of photos, that completes what was typed."""
 
     tag: Tag
     images: int = Field(
-        description="Training photos that have it; 0 for a word that was added to the run. For a tag that the run has "
-        "not learned yet: photos that have it now."
+        description="Training photos that have it; 0 for a word that was added to the run. For a name, and for a tag "
+        "that the run has not learned yet: photos that have it now."
     )
+    kind: str = Field("tag", description="`tag`; with `names` also `folder`, `camera`, `year` or `month`.")
 
 
 class CompletionsAnswer(BaseModel):

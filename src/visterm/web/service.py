@@ -23,15 +23,15 @@ from visterm.core.types import Tag
 from visterm.core.writing import Place
 from visterm.data.image_folders import is_video
 from visterm.data.images import max_image_pixels
-from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
 from visterm.library.photos import stays_inside
 from visterm.library.records import CatalogueVideos
+from visterm.library.search.photo_names import complete_names
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import Explanation, check_explains, explain
 from visterm.tagging.heat_map import heat_overlay
-from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
+from visterm.tagging.tag_groups import tag_vectors
 from visterm.tagging.tag_map import Completion, Completions, PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import MAX_BATCH, Batcher, PictureToTag, TagLimits, annotate_together
@@ -46,6 +46,7 @@ from visterm.web.work import Member, Work
 VERSION: str = visterm.__version__  # looked up once, as a look-up takes longer than a small answer
 N_WRITERS = 4  # Threads that write. One commits at a time, and all wait while another process commits.
 CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
+MAX_NAMES = 3  # Names of folders, cameras and dates among the completions of a search
 MAP_SECONDS = 20.0  # How long a request waits for the map of tags to be drawn
 
 
@@ -95,11 +96,6 @@ class RunFacts:
     def has_tag_vectors(self) -> bool:
         """Whether the run can compare tags: without vectors of tags there are no similar tags, and no map."""
         return tag_vectors(self.tagger) is not None
-
-    @cached_property
-    def aliases(self) -> list[Alias]:
-        """Tags that may mean the same."""
-        return suggest_aliases(self.tagger)
 
 
 class Service:
@@ -212,10 +208,12 @@ class Service:
         self.record_of(image_id)
         return self.catalogue.image(image_id)
 
-    def complete(self, typed: str, k: int) -> list[Completion]:
-        """Complete a tag of the run, an added word, or a tag that people gave, from its first letters."""
+    def complete(self, typed: str, k: int, *, names: bool = False) -> list[Completion]:
+        """Complete a tag of the run, an added word, or a tag that people gave; and `MAX_NAMES` names of photos."""
         self.catalogue.refresh()
-        return self.run_facts().completions.find(typed, k, self.catalogue.new_tags())
+        found_names = complete_names(self.catalogue.stored.database, typed, MAX_NAMES) if names else []
+        tags = self.run_facts().completions.find(typed, k, self.catalogue.new_tags())
+        return [*tags[: max(1, k - len(found_names))], *found_names][:k]
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
         """Return a picture at the size that the encoder reads, from an upload's content or a path of the catalogue.

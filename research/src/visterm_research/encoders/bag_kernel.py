@@ -71,9 +71,9 @@ class BagKernel(Encoder):
     * "visterm": the product of the two rows that `visterms` gives.
 
     All training images are read and kept, in their order, and the model has to learn from these very images:
-    ``--encoder bag_kernel --model pamir --set kernel=precomputed`` (or `svm`). The rows of n training images take
-    4 n² bytes, and time in proportion to n²: most with "expected_likelihood" and full covariances, less with "match",
-    and least with "expected_likelihood" and diagonal ones. A new photo is compared with all of them.
+    ``--encoder bag_kernel --model kernel_pamir --set kernel=precomputed`` (or `svm`). The rows of n training images
+    take 4 n² bytes, and time in proportion to n²: most with "expected_likelihood" and full covariances, less with
+    "match", and least with "expected_likelihood" and diagonal ones. A new photo is compared with all of them.
 
     The defaults of "match" and "expected_likelihood" were chosen by the average precision of `pamir` over queries, on
     held-out training photos of Corel5k.

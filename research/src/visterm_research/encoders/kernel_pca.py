@@ -18,8 +18,9 @@ from visterm.core.progress import Progress, reported
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.encoders import KERNELS, AnyEncoder, Images, Landmarks, NestedEncoder, landmark_columns, stack_rows
+from visterm.encoders import AnyEncoder, Images, NestedEncoder, stack_rows
 from visterm.kernels import dense_rows, embed
+from visterm_research.kernels.landmarks import KERNELS, Landmarks, landmark_columns
 
 PART = 16  # Rows that a thread projects at a time
 RANK = 1e-6  # Eigenvalues below this share of the largest are taken for the rounding of a float32 kernel

@@ -16,7 +16,7 @@ from visterm_research.comparison.claims import percent, ranks_claim
 from visterm_research.comparison.feature_sets import PAPER_BLOCKS, PAPER_WORDS
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.search import DRAWN, Axis, Settings, draw_points, search, unordered
-from visterm_research.pamir.methods import LONG_SIDE, PAMIR
+from visterm_research.pamir.methods import LONG_SIDE
 from visterm_research.pamir.rows import validation_avgp, values_of
 from visterm_research.pamir.search_run import SearchRun
 from visterm_research.papers import read_paper
@@ -129,7 +129,7 @@ def _trial_record(run: SearchRun, encoder: Mapping[str, Any], c: float, n_traini
         idf = inverse_frequencies(np.bincount(captions.indices, minlength=captions.shape[1]), n_training)
         queries = Queries(weigh_words(valid_queries.words, idf), valid_queries.relevant)
         limits = {"max_words": pictures.max_words, "max_subsets": pictures.max_subsets}
-        model = trials.make(PAMIR.model, {**limits, "kernel": "precomputed", "aggressiveness": c})
+        model = trials.make("kernel_pamir", {**limits, "kernel": "precomputed", "aggressiveness": c})
         model.fit(X, captions, valid=(X_valid, pictures.captions[division.valid]))
         return validation_avgp(model, X_valid, queries)
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data import WordNet
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.sources import Source
+from visterm_research.data.wordnet import WordNet
 from visterm_research.parts.images import Labelled, corel_images
 from visterm_research.parts.methods import SHARED_IW, quick_method
 from visterm_research.parts.parts_run import PartsRun

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data import PartOf, TagSenses, WordNet, match_tags, part_pairs, read_mapping, sibling_sets, wordnet_part_of
+from visterm.data import PartOf, part_pairs, sibling_sets
+from visterm_research.data.wordnet import TagSenses, WordNet, match_tags, read_mapping, wordnet_part_of
 from visterm_research.parts.images import pairs_of
 
 DEPTHS = (0, 1, 2)

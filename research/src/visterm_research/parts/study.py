@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import UserError
-from visterm.data import WordNet
 from visterm_research.comparison.claims import RESAMPLES
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.run import Comparison, Options, Study
 from visterm_research.comparison.sources import Source, corel_folder
+from visterm_research.data.wordnet import WordNet
 from visterm_research.papers import read_paper
 from visterm_research.parts.images import drawn_images
 from visterm_research.parts.methods import MORE_METHODS, PAPER_METHODS, quick_method

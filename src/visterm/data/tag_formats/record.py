@@ -47,6 +47,7 @@ class TagsFound(NamedTuple):
     untagged_reason: str = "not named by the tags"  # Describes the images without a record
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags that are written as paths
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files without permission to read, with reasons
+    aliases: Mapping[str, str] = {}  # Synonym -> its tag
 
 
 def record(

@@ -1,9 +1,9 @@
-"""Rank photos for a search: by the sum of the words' scores, by the product of probabilities, or by confidence."""
+"""Rank photos for a search: by confidence, by the sum of the words' scores, or by the product of probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -35,8 +35,10 @@ MAX_READ_RATIO = 4  # Read the cached rows of all photos with a judged word if a
 
 GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
-N_RANGES = 1024  # Number of ranges of a word's scores; confidences in a range are bounded by those at its ends
-TINY = np.finfo(np.float64).tiny
+CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
+"""Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
+
+N_RANGES = 1024  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
 EMPTY_RANKING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
@@ -257,13 +259,21 @@ class ByConfidence:
     calibration: Calibration
     cutoff: bool = False  # Cut off at the rank with the highest expected F1
     min_confidence: float | None = None  # Cut off below this confidence
+    is_default: bool = False  # Ties by score instead of by id; an index may propose the photos, by the sum of scores
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos, or all above the cut-off."""
-        words, judged = scores.words, judged.subset(judged.leads)
-        ids, products = photos.all_ids, scores.rows.products(words.rows, photos.passing)
+        words, rows = scores.words, scores.rows
+        n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
+        may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
+        if may_use_index and rows.is_indexed(n_candidates):
+            likely = np.sort(rows.search(words.q, n_candidates).ids[0])
+            photos = replace(photos, passing=union(likely, judged.ids))
+        judged = judged.subset(judged.leads)
+        ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
         has_cutoff = self.cutoff or self.min_confidence is not None
         tree = scores.tagger.tree
+
         if k and not has_cutoff and (tree is None or not tree.has_under(words.tags)):
             # Compute confidences only for photos that come first or may be among the k most likely photos
             certain_positions, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
@@ -271,11 +281,14 @@ class ByConfidence:
             needed_positions = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[needed_positions], products[needed_positions]
         ids, products = photos.without_left_out(ids, products)
-        products_of = partial(scores.rows.products, ids=None if ids is scores.rows.ids else ids)
+        products_of = partial(rows.products, ids=None if ids is rows.ids else ids)
         log_odds = scores.tagger.word_odds(products, words.tags, products_of)
         logs = self.calibration.log_confidences(log_odds, words.weights, judged.certain(ids, len(words.tags)))
+
         if not has_cutoff:
-            best = _best(ids, logs, k)
+            values = logs.astype(np.float32)
+            order = best_by((values, products @ words.weights, -ids) if self.is_default else (values, -ids), k)
+            best = Ranking(ids[None, order], values[None, order])
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
         best, n_likely = self._likeliest(ids, logs)
         judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
@@ -306,32 +319,27 @@ def contenders(
 
     `certain` maps the number of a word to the positions of images for which people decided that it matches.
 
-    A confidence increases with the score. So it is only computed at the ends of `N_RANGES` ranges of each word's
-    scores, which bound the confidences between them. Images are left out if at least k other images have a lower bound
-    above their upper bound.
+    No image is more likely to match than it has the least likely of the words. So images are left out if one of their
+    words is less likely than the least likely of any k images; these have the largest sums of calibrated scores.
     """
-    n_images, n_words = scores.shape
+    n_images, signs = len(scores), np.where(np.asarray(signs) > 0, 1, -1)
     if n_images <= max(4 * k, N_RANGES):
         return np.arange(n_images)
-    negative_sums, sums, minima = (np.zeros((2, n_images)) for _ in range(3))  # lower and upper bounds
-    for word, sign, column in zip(range(n_words), signs, np.asarray(scores, np.float64).T, strict=True):
-        lowest = column.min()
-        step = max((column.max() - lowest) / N_RANGES, TINY)
-        ends = lowest + np.arange(-1, N_RANGES + 3) * step  # one more step on each side
-        odds = calibration.log_odds(ends, tags[word])
-        logs = log_sigmoid(odds if sign > 0 else -odds)
-        cell = ((column - lowest) / step).astype(np.int64)
-        cell_bounds = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, cell]
+    sums = scores @ (signs * calibration.slope[tags]).astype(np.float32)
+    likely = scores[np.argpartition(sums, n_images - k)[n_images - k :]]
+    least = calibration.log_confidences(calibration.log_odds(likely, tags), signs).min()
+    least -= ROUNDING_TOLERANCE * abs(least)
+
+    may_match = np.ones(n_images, np.bool_)
+    for word, (tag, sign, column) in enumerate(zip(tags, signs, scores.T, strict=True)):
+        values = np.linspace(column.min(), column.max(), N_RANGES, dtype=np.float64)[::sign]  # the least likely first
+        logs = log_sigmoid(sign * calibration.log_odds(values, tag))
+        bound = values[max(0, np.searchsorted(logs, least) - 2)]
+        matches = column >= bound if sign > 0 else column <= bound
         if certain is not None and word in certain:
-            cell_bounds[:, certain[word]] = 0.0
-        if sign > 0:
-            sums += cell_bounds
-            np.minimum(minima, cell_bounds, out=minima)
-        else:
-            negative_sums += cell_bounds
-    lower, upper = negative_sums + (1 - calibration.together) * sums + calibration.together * minima
-    kth_lower = np.partition(lower, n_images - k)[n_images - k]
-    return np.flatnonzero(upper >= kth_lower - ROUNDING_TOLERANCE * abs(kth_lower))
+            matches[certain[word]] = True
+        may_match &= matches
+    return np.flatnonzero(may_match)
 
 
 RankingMethod: TypeAlias = ById | BySum | ByProduct | ByConfidence
@@ -380,10 +388,16 @@ def plan_ranking(
             advice = f"Leave `{setting}` out: images are then ranked by the sum of scores; or leave the word out."
             raise UserError(problem, setting=setting, value=settings[setting], advice=advice)
         return RankingPlan(BySum(), None, untrained)
-    by_confidence = has_cutoff or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
-    if by_confidence and calibration is not None:
-        return RankingPlan(ByConfidence(calibration, cutoff, min_confidence), calibration)
-    return RankingPlan(ByProduct() if combine == "product" else BySum(), calibration)
+    by_sum = combine == "sum" or (combine is None and not has_cutoff and _ranks_by_score(tagger, tags, weights))
+    if calibration is None or by_sum or combine == "product":
+        return RankingPlan(ByProduct() if combine == "product" else BySum(), calibration)
+    is_default = combine is None and not has_cutoff
+    return RankingPlan(ByConfidence(calibration, cutoff, min_confidence, is_default), calibration)
+
+
+def _ranks_by_score(tagger: Tagger, tags: NDArray[np.int32], weights: NDArray[np.float32]) -> bool:
+    """Return whether the most likely photos are those with the highest score: for one word, if no tags are under it."""
+    return len(tags) == 1 and weights[0] > 0 and (tagger.tree is None or not tagger.tree.has_under(tags))
 
 
 def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking, list[str | None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +21,7 @@ from visterm.data.image_folders import is_there
 from visterm.kernels.topk import top_k
 from visterm.library.feedback import in_spelling_of_run
 from visterm.library.search.judgements import Ids, manual_tags
+from visterm.library.search.photo_names import named_photos, photo_names
 from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, merge, plan_ranking, ranking_at
 from visterm.library.search.result import Found, Group, Share, related_tags, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
@@ -128,8 +129,10 @@ class CatalogueReader:
         that a person gave or accepted counts as certain, and so does a `-word` that a person rejected: its confidence
         is 1, and in a sum it counts as much as in the best of some thousand photos.
 
-        Photos for which a word was rejected, or that people tagged with a `-word`, are left out. A tag that no run has
-        learned yet has no score: photos with such a tag come first; if all words are such tags, only those are found.
+        A word that is not a tag may name photos: a file, a folder, a camera, a year or a month. Then only these photos
+        are searched. Photos for which a word was rejected, or that people tagged with a `-word`, are left out. A tag
+        that no run has learned yet has no score: photos with such a tag come first; if all words are such tags, only
+        those are found.
 
         Parameters
         ----------
@@ -138,10 +141,11 @@ class CatalogueReader:
         k : int
             Maximum number of images; 0 means all.
         combine : {"sum", "product", "confidence"}, optional
-            None: "confidence" if the run is calibrated and there is a word with ``-`` or a cut-off, else "sum", as in
-            the PAMIR paper. "confidence": by `Calibration.log_confidences`, so that a word with ``-`` counts by its
-            confidence; with "sum", the images with its lowest scores come first, regardless of the other words. With a
-            word that is not a tag, None is always "sum", because such a word has no confidence.
+            None: "confidence", ties by score, if the run is calibrated and all words are tags; else "sum", as other
+            words have no confidence. An index proposes 16 k images (at least 400) by "sum", which are then ranked
+            by confidence; with "confidence" itself, all images are ranked.
+            "confidence": by `Calibration.log_confidences`. "sum", as in the PAMIR paper: by ``Σ weight(word) ·
+            score``; with ``-``, the images with the word's lowest scores come first, regardless of the other words.
             "product", for models whose scores are probabilities: by ``Σ weight(word) · log P(word | image)``, with
             ``log(1 - P)`` for words with ``-``. An image needs some probability for each word; one word with a high
             probability is not enough.
@@ -177,7 +181,7 @@ class CatalogueReader:
         query = self.query_weights(words)
         plan = plan_ranking(self.tagger, query, combine, cutoff=cutoff, min_confidence=min_confidence)
         rows = self.stored.current_rows()
-        passing = self._passing(among, rows) if among else None
+        passing = self._passing(among, rows, query.names) if among or query.names else None
         judged = manual_tags(self.stored, self.tagger.vocabulary, query, self.tree)
         photos, judged = CandidatePhotos.of(rows, passing, judged, limited=cutoff or min_confidence is not None)
         scores = WordScores(self.tagger, rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
@@ -198,10 +202,10 @@ class CatalogueReader:
             ranking, sources = ranking_at(ranking, positions), [sources[position] for position in positions]
             confidences = None if confidences is None else confidences[positions]
         hits = self._hits(ranking, confidences, sources, q=scores.words.q)
-        return Found(hits, query.unknown, ranked.n_likely, plan.untrained, n_found)
+        return Found(hits, query.unknown, ranked.n_likely, plan.untrained, n_found, list(query.names))
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
-        """Convert typed words to weights, see `Tagger.query_weights`; tags of the catalogue's photos are words, too."""
+        """Convert typed words to weights, see `Tagger.query_weights`; tags and names of the photos are words, too."""
         if not isinstance(words, Iterable):
             raise UserError(
                 setting="words", value=words, expected="a text such as 'snow tree -people', or a list of tags"
@@ -214,7 +218,8 @@ class CatalogueReader:
             for key, options in paths.items():
                 paths_here = [path for path in options if tag_key(path) in present]
                 new_tags = {name: path for path in paths_here for name in (key, tag_key(path))} | new_tags
-        return typed_query(self.tagger, words, new_tags)
+        names = photo_names(self.tagger, self.stored.database, words, unknown_keys)
+        return typed_query(self.tagger, words, new_tags, names)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
         """Find photos that are similar to another photo: by the cosine of their rows in the run's space.
@@ -313,8 +318,12 @@ class CatalogueReader:
         folder_path = None if among.folder is None else real_path(among.folder)
         return replace(among, spellings=spellings, exact_spellings=own_spellings, folder_path=folder_path)
 
-    def _passing(self, among: Filter, rows: CurrentRows) -> Ids:
-        passing, ids = self.ids(among), rows.ids
+    def _passing(self, among: Filter | None, rows: CurrentRows, names: Mapping[str, int] | None = None) -> Ids:
+        """Return the ascending ids of images with rows that pass a filter and have `names`, or lack those with -1."""
+        passing, ids = rows.ids if among is None else self.ids(among), rows.ids
+        for name, sign in (names or {}).items():
+            combined = np.intersect1d if sign > 0 else np.setdiff1d
+            passing = combined(passing, named_photos(self.stored.database, name), assume_unique=True)
         if len(ids) and ids[-1] - ids[0] == len(ids) - 1:  # consecutive ids: faster than a comparison
             return passing[slice(*np.searchsorted(passing, (ids[0], ids[-1] + 1)))]
         return np.intersect1d(passing, ids, assume_unique=True)

@@ -35,6 +35,7 @@ class _Found(NamedTuple):
     untrained: Sequence[str] = ()
     """Words without training images, which use their vectors; with such words, hits have no confidences."""
     n_found: int | None = None  # Total number of matching images
+    names: Sequence[str] = ()  # Words that are not tags but name the images: files, folders, cameras or dates
 
 
 class Found(Framed, _Found):
@@ -65,8 +66,8 @@ class Share(NamedTuple):
     word: str
     wanted: bool  # False for a word with ``-``
     score: float
-    """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images unless `combine`
-    is "confidence" or "product"."""
+    """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images if `combine` is
+    "sum", or if there are no confidences."""
     share: float
     """`score` divided by the sum of the absolute scores of all words; negative if the word lowers the image's score."""
     confidence: float | None
@@ -189,5 +190,5 @@ def _siblings(tagger: Tagger, words: NDArray[np.int32]) -> list[RelatedTag]:
 
 
 def _no_relations_error(how: str, relations: str, rule: str) -> UserError:
-    advice = f'Fit a run with a file of tag rules that has {rule} = "wordnet" or a CSV of relations, and index again.'
+    advice = f"Fit a run with a file of tag rules that has the rule {rule}, and index again."
     return UserError(f"The run of this catalogue knows no {relations}.", setting="expand", value=how, advice=advice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +35,7 @@ from visterm.models.blend.candidates import (
 )
 from visterm.models.blend.kept import explaining, what_to_do
 from visterm.models.blend.mixing import (
+    MIN_WORTH,
     best_mix,
     best_shape,
     both_maps,
@@ -49,7 +50,15 @@ from visterm.models.blend.mixing import (
 from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights, row_factors, weighted_rows
 from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_images
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
+from visterm.models.blend.trials import (
+    KEPT_REASON,
+    MIN_PROBE_GAIN,
+    Budget,
+    MemberTrial,
+    shortlist,
+    spares,
+    try_candidates,
+)
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import HeldOutFit, OnEpoch, learns_from_kernel
 
@@ -84,11 +93,13 @@ def blend(
     *,
     in_folds: bool,
     given: tuple[Shares, float] | None = None,
+    by_number: bool = False,
 ) -> BlendWeights:
     """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
     `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
-    to equal ones. `given` are weights and a centre (of the offsets of tags) to take instead, with a `lift`.
+    to equal ones. Of images known `by_number`, only MAP over images counts. `given` are weights and a centre (of the
+    offsets of tags) to take instead, with a `lift`.
     """
     n_tags = Y.shape[1]
     if not Y.shape[0]:
@@ -103,7 +114,12 @@ def blend(
     if shares.any():
         shares /= shares.sum()
     else:
-        shares = _best_shares(weighed, scores, Y, in_folds=in_folds)
+        measure, worth = (image_map, MIN_PROBE_GAIN) if by_number else (both_maps, MIN_WORTH)
+        shares, value = best_mix(scores, Y, measure)
+        if in_folds:
+            shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
+        else:
+            shares = without_idlers(shares, value, scores, Y, measure, worth)
     blended = mixed(shares, scores)
     lift, centre = best_shape(blended, Y) if lift is None else (float(lift), centre)
     factors = rare_tag_boost(blended, lift)
@@ -111,16 +127,6 @@ def blend(
     blended = factors.astype(np.float32) * blended + offsets.astype(np.float32)
     used = np.flatnonzero(shares > 0)
     return BlendWeights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended, centre)
-
-
-def _best_shares(
-    weighed: Sequence[MemberTrial], scores: Sequence[NDArray[np.float32]], Y: sp.csr_array, *, in_folds: bool
-) -> NDArray[np.float64]:
-    """Return the weights with the highest MAP on the judged images, drawn to equal ones where these are few."""
-    shares, value = best_mix(scores, Y, both_maps)
-    if in_folds:
-        return shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
-    return without_idlers(shares, value, scores, Y)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -134,7 +140,8 @@ class Auto(Blend):
     The weights ``λ``, non-negative with sum 1, have the highest sum of MAP over images (annotation) and MAP over tags
     (search) on the held-out images. Separate weights for annotation and search were not better on further images.
     Of few images, each is held out in one of five folds, weights are drawn to equal ones, and lifts must gain more than
-    a standard error. Of images known only by number, one tag each is held out, and there is no lift.
+    a standard error. Of images known only by number, one tag each is
+    held out, only MAP over images counts, and there is no lift.
     For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
     spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
     tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores
@@ -327,9 +334,9 @@ class Auto(Blend):
         splits = split_images(self, TaggedRows(X, Y), valid, rng, once=budget.limited)
         self.n_held_out_ = sum(split.judged.X.shape[0] for split in splits)
         trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
-        lift = 0.0 if self.lift is None and splits[0].known is not None else self.lift
-        given = vars(self).get("_given_weights")
-        mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1, given=given)
+        by_number, given = splits[0].known is not None, vars(self).get("_given_weights")
+        lift = 0.0 if by_number and self.lift is None else self.lift
+        mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1, given=given, by_number=by_number)
         self._centre = mix.centre
         kept = spares(mix.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(mix.shares, (0, len(kept)))
@@ -370,6 +377,12 @@ class Auto(Blend):
         X = self._formed(X)
         return stacked_image_rows(members, [columns.of(X) for columns in read])
 
+    def _stacked(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.weights_ > 0)
+
+    def _features_of(self, position: int, X: Matrix) -> Matrix:
+        return self._columns()[position].of(self._formed(X))
+
     def _feature_weights(self, X: Matrix, Y: sp.csr_array, seed: int) -> NDArray[np.float32] | None:
         """Return the weights for the setting `row_form`, or for the best form of rows."""
         if self.row_form is not None:
@@ -390,8 +403,7 @@ class Auto(Blend):
 
     def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
         """Return the members that have weight, and the columns that they read."""
-        used = np.flatnonzero(self.weights_ > 0)
-        columns = self._columns()
+        used, columns = self._stacked(), self._columns()
         return [self.members_[m] for m in used], [columns[m] for m in used]
 
     def _columns(self) -> list[ColumnSet]:
@@ -477,11 +489,21 @@ class Auto(Blend):
             may_calibrate = held_out.size and splits[0].known is None
             self._held_out = HeldOutFit(held_out, weights.scores, identity) if may_calibrate else None
         self.members_ = [trial.model for trial in used]
-        self.columns_ = np.array([trial.columns for trial in used], np.int64)
+        self.columns_: NDArray[np.int64] = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])
         self.scales_ = np.array([trial.scale for trial in used])
         shares = self.weights_ / self.scales_
         constants = self.tag_offsets_ / self.tag_factors_ - shares @ self.means_
         V: Any = stacked_tag_rows(self._ranking()[0], shares[self.weights_ > 0], constants)
         factors = self.tag_factors_.astype(np.float32)
-        self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
+        self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V
+        if not sp.issparse(V):
+            V *= factors[:, None]
+
+    def add_tags(self, X: MatrixLike | None, Y_new: MatrixLike) -> Self:
+        """Add tags, see `Blend.add_tags`; new tags are not lifted."""
+        super().add_tags(X, Y_new)
+        n_new = self.n_tags_ - self.tag_factors_.size
+        self.tag_factors_ = np.append(self.tag_factors_, np.ones(n_new))
+        self.tag_offsets_ = np.append(self.tag_offsets_, np.zeros(n_new))
+        return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,7 @@ from visterm.metrics.report import evaluate
 from visterm.metrics.retrieval import rank_images
 
 Floats = NDArray[np.float32]
+Measure: TypeAlias = "Callable[[Floats, sp.csr_array], float]"
 
 WEIGHT_STEPS = 20  # A member's weight is a multiple of 1 / 20
 MAX_PASSES = 10
@@ -47,7 +49,7 @@ def both_maps(scores: Floats, Y: sp.csr_array) -> float:
 
 
 def best_mix(
-    scores: Sequence[Floats], Y: sp.csr_array, measure: Callable[[Floats, sp.csr_array], float] = image_map
+    scores: Sequence[Floats], Y: sp.csr_array, measure: Measure = image_map
 ) -> tuple[NDArray[np.float64], float]:
     """Find the weights of a sum of scores with the highest MAP over images, or another measure.
 
@@ -80,17 +82,22 @@ def best_mix(
 
 
 def without_idlers(
-    weights: NDArray[np.float64], value: float, scores: Sequence[Floats], Y: sp.csr_array
+    weights: NDArray[np.float64],
+    value: float,
+    scores: Sequence[Floats],
+    Y: sp.csr_array,
+    measure: Measure,
+    worth: float = MIN_WORTH,
 ) -> NDArray[np.float64]:
-    """Set weights to 0, one after the other, as long as the other members reach nearly `value` in `both_maps`."""
+    """Set weights to 0, one after the other, as long as the other members reach `value` less `worth` in a measure."""
     while np.count_nonzero(weights) > 1:
         candidates = []
         for m in np.flatnonzero(weights):
             remaining = np.where(np.arange(weights.size) == m, 0.0, weights)
             remaining /= remaining.sum()
-            candidates.append((both_maps(mixed(remaining, scores), Y), remaining))
+            candidates.append((measure(mixed(remaining, scores), Y), remaining))
         remaining_value, remaining = max(candidates, key=lambda item: item[0])
-        if remaining_value < value - MIN_WORTH:
+        if remaining_value < value - worth:
             break
         weights = remaining
     return weights
@@ -114,8 +121,13 @@ def gain_of(scores: Floats, others: Floats, Y: sp.csr_array) -> float:
 
 def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Sample as many of n images as `SAMPLE_ROWS` and `SAMPLE_BYTES` allow; return their sorted numbers."""
-    max_rows = min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
+    max_rows = sample_size(n_members, n_tags)
     return np.arange(n) if n <= max_rows else np.sort(rng.permutation(n)[:max_rows])
+
+
+def sample_size(n_members: int, n_tags: int) -> int:
+    """Return the maximum number of images to sample."""
+    return min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
 
 
 def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:

@@ -13,7 +13,7 @@ from visterm.core.checks import identity_rows
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import hold_one_out
 from visterm.models.base import Annotator
-from visterm.models.blend.mixing import SAMPLE_ROWS, sample
+from visterm.models.blend.mixing import SAMPLE_ROWS, sample, sample_size
 from visterm.models.stopping import MIN_HELD_OUT, hold_out, visible_columns
 
 MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the number of models
@@ -45,7 +45,7 @@ class Split(NamedTuple):
     @property
     def n_learned(self) -> int:
         """Number of images of which all tags are learned."""
-        return int(self.learned.X.shape[0] - (0 if self.known is None else self.judged.X.shape[0]))
+        return int(self.learned.X.shape[0] - (0 if self.known is None else self.images.size))
 
 
 def split_images(
@@ -121,6 +121,7 @@ def an_eighth(split: Split, rng: np.random.Generator) -> Split:
 
 def by_number(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, max_images: int = SAMPLE_ROWS) -> Split | None:
     """Hold out one tag of each of some images known by number; return None if too few images have two tags."""
+    max_images = min(max_images, sample_size(MAX_WEIGHTED_MODELS, Y.shape[1]))
     n_several = int(np.count_nonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]) > 1))
     if n_several < MIN_HELD_OUT:
         return None

@@ -10,12 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import check_tags
 from visterm.core.errors import DataError, UserError
+from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.products import dense
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix, RandomState
-from visterm.models.abilities import WritesSteps
+from visterm.core.types import Matrix, MatrixLike, RandomState
+from visterm.models.abilities import AddsTags, WritesSteps
 from visterm.models.base import Annotator
 
 if TYPE_CHECKING:
@@ -43,6 +45,45 @@ class Blend(Annotator):
             member.set_known(n_jobs=self.n_jobs)
         return self
 
+    def add_tags(self, X: MatrixLike | None, Y_new: MatrixLike) -> Self:
+        """Add tags by the `add_tags` of the members; the rows of the old tags don't change.
+
+        The score of a new tag is the sum of its scores by the members, with the weights of the blend. Members that only
+        explain are dropped if they cannot add tags.
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features), or None
+            Training images, with all that have a new tag; None: all images known by number.
+        Y_new : array-like or sparse, shape (n_images, n_new)
+            Above 0: the image has the new tag.
+
+        Raises UserError if a member that ranks cannot add tags.
+        """
+        check_fitted(self)
+        blend: Any = self
+        X = self._check_features(X)
+        added = check_tags(Y_new, X.shape[0])
+        able = np.array([_adds_tags(member) for member in blend.members_])
+        if unable := [MODELS.name_of(blend.members_[m]) for m in self._stacked() if not able[m]]:
+            raise UserError(
+                f"The blend '{MODELS.name_of(blend)}' has members that cannot add tags: {', '.join(unable)}.",
+                advice="Fit it again with all tags, or blend models that can, such as `ease` and `wsabie`.",
+            )
+
+        for m in np.flatnonzero(able).tolist():
+            blend.members_[m].add_tags(self._features_of(m, X), added)
+        blend.members_ = [member for member in blend.members_ if _adds_tags(member)]
+        for name in ("weights_", "means_", "scales_", "columns_"):
+            if hasattr(self, name):
+                setattr(self, name, getattr(self, name)[able])
+        stacked = self._stacked()
+        factors = blend.weights_[stacked] / blend.scales_[stacked]
+        rows = stacked_tag_rows([blend.members_[m] for m in stacked], factors, -factors @ blend.means_[stacked])
+        blend.tag_rows_ = np.concatenate([blend.tag_rows_, rows[self.n_tags_ :]])
+        self.n_tags_ += added.shape[1]
+        return self
+
     def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, see `WritesSteps`.
 
@@ -63,6 +104,20 @@ class Blend(Annotator):
             weight = blend.weights_[index] / blend.scales_[index] * factors
             scores = steps.add("Add", steps.add("Mul", member.write_steps(steps, columns), weight), scores)
         return str(scores)
+
+    def _stacked(self) -> NDArray[np.int64]:
+        """Return the positions of the members whose rows are stacked."""
+        members: list[Annotator] = vars(self)["members_"]
+        return np.arange(len(members))
+
+    def _features_of(self, position: int, X: Matrix) -> Matrix:
+        """Return what a member reads of the features of images."""
+        return X
+
+
+def _adds_tags(model: Annotator) -> bool:
+    members: list[Annotator] = getattr(model, "members_", [])
+    return isinstance(model, AddsTags) and all(map(_adds_tags, members))
 
 
 def check_stacked(
@@ -89,7 +144,7 @@ def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix])
     """
     rows: list[Any] = [member._image_rows(X) for member, X in zip(members, features, strict=True)]
     rows.append(np.ones((features[0].shape[0], 1), np.float32))
-    return _concatenated(rows)
+    return concatenated(rows)
 
 
 def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
@@ -103,11 +158,12 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
     for member, factor in zip(members, factors, strict=True):
         V: Any = member._tag_rows()
         V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if V is None else V
-        rows.append((V * np.float32(factor)).astype(np.float32))
-    return _concatenated([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
+        rows.append((V * np.float32(factor)).astype(np.float32, copy=False))
+    return concatenated([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
 
 
-def _concatenated(rows: list[Any]) -> Matrix:
+def concatenated(rows: Sequence[Any]) -> Matrix:
+    """Return rows side by side, float32; CSR if one of them is."""
     if any(sp.issparse(part) for part in rows):
         return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
     return np.ascontiguousarray(np.hstack(rows))

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter as now
+from typing import Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DivergedError, TooLargeError
@@ -16,7 +18,8 @@ from visterm.core.estimator import clone
 from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.models.abilities import Explains
+from visterm.core.types import Matrix
+from visterm.models.abilities import Explains, FitsLeavingOut
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, PROBED, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
@@ -30,9 +33,10 @@ from visterm.models.blend.splits import (
     an_eighth,
     judged_tags,
 )
-from visterm.models.stopping import visible_columns
+from visterm.models.stopping import EpochRecord, OnEpoch, visible_columns
 
-MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP, on an eighth of the images, of a model that is first tried there
+MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP of a model that is first tried on an eighth of the images, or by `Halving`
+FIRST_RUNG, NEAR_MAP = 4, 0.9  # See `Halving`: its first epoch, and the share of the best MAP that is near
 
 WARM_UP_ROWS = 50  # Rows of the fit whose only purpose is to compile kernels
 MAX_COLUMN_SETS = 3  # All candidates are tried on at most this many sets of columns; on others only the first candidate
@@ -108,8 +112,9 @@ def try_candidates(
 ) -> list[MemberTrial]:
     """Fit and measure each candidate, or set its `reason` to skip it; return the trials in the order of fitting.
 
-    The models `PROBED`, and all for images known by number, are first fitted on an eighth of the images, which `rng`
-    draws, and skipped if they add little to the best trial so far on the same eighth. With a budget, the time of every
+    The models `PROBED` are first fitted on an eighth of the images, which `rng` draws, and skipped if they add little
+    to the best trial so far on the same eighth. For images known by number, `Halving` ends the training of a candidate
+    that won't add to the first one. With a budget, the time of every
     candidate is estimated from such a fit: it is skipped if the remaining time is less than its fit and the final fits
     on `n_all` images (the number of training images if there is no final fit) of it and of all trials before it. Its
     reason tells how much it adds. The first candidate is always fitted, and no fit is interrupted. Kernels are compiled
@@ -128,10 +133,10 @@ def try_candidates(
                 _warm_up(trial, splits[0].learned, budget, rng)
             if done:
                 trial.reason = _too_long(trial, done, splits[0], n_all, budget.left() - refit_seconds, rng)
-        elif done and not trial.reason and (trial.name in PROBED or splits[0].known is not None):
+        elif done and not trial.reason and trial.name in PROBED:
             trial.reason = _adds_little(trial, done, splits, rng)
         if not trial.reason:
-            attempt(trial, splits, monitor)
+            attempt(trial, splits, monitor, Halving.beside(done, splits[0], trial))
             refit_seconds += trial.seconds_again(n_all)
         done.append(trial)
     if done[0].error is not None and not any(trial.n_rows for trial in done):
@@ -202,21 +207,59 @@ def _probe(trial: MemberTrial, split: Split) -> NDArray[np.float32]:
     return _scores_of(clone(trial.model), trial.columns, split, SILENT)[0]
 
 
-def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress) -> None:
+class Halving:
+    """Ends the training of a candidate for images known by number that won't add to the best trial so far.
+
+    Pass it to ``fit`` as `on_epoch`. After 4, 8, 16 and more epochs, training continues if the candidate adds to the
+    MAP of the best trial, or if its own MAP comes near with another gain like that since half of the epochs.
+    """
+
+    def __init__(self, trial: MemberTrial, split: Split, best: MemberTrial) -> None:
+        self._trial, self._split, self._best, self._map = trial, split, best, 0.0
+
+    @classmethod
+    def beside(cls, done: Sequence[MemberTrial], split: Split, trial: MemberTrial) -> Self | None:
+        """Compare a trial with the best one so far; None if there is none, or for images with features."""
+        measured = [finished for finished in done if finished.scores is not None]
+        if split.known is None or not measured:
+            return None
+        return cls(trial, split, max(measured, key=lambda finished: finished.map or 0.0))
+
+    def __call__(self, record: EpochRecord) -> str | None:
+        """Return "stop", and set the reason of the trial, if the candidate won't add to the best trial."""
+        epoch, before = record["epoch"], self._map
+        if record["map"] is None or epoch & (epoch - 1):
+            return None
+        self._map = record["map"]
+        if epoch < FIRST_RUNG or 2 * self._map - before >= NEAR_MAP * (self._best.map or 0.0):
+            return None
+        scores = _scaled_scores(self._trial.model, self._trial.columns.of(self._split.judged.X), self._split)[0]
+        assert self._best.scores is not None
+        gain = gain_of(scores, self._best.scores, self._split.judged.Y)
+        if gain >= MIN_PROBE_GAIN:
+            return None
+        self._trial.reason = f"left out: after {epoch} epochs, it adds {gain:.3f} to the MAP of {self._best.title}"
+        return "stop"
+
+
+def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_epoch: OnEpoch | None = None) -> None:
     """Fit a candidate and measure it on the judged images, if there are any; set `reason` if the fit fails.
 
-    With several splits, there is a fit for each of them; `model` is the last one, and mean and scale are averages.
+    With several splits, there is a fit for each of them; `model` is the last one, and mean and scale are averages. A
+    candidate with a `reason` that `on_epoch` sets is not measured.
     """
     began = now()
     results: list[tuple[NDArray[np.float32], float, float]] = []
     try:
         for split in splits:
             trial.model = clone(trial.model) if results else trial.model
-            results.append(_scores_of(trial.model, trial.columns, split, Titled(monitor, trial.title)))
+            results.append(_scores_of(trial.model, trial.columns, split, Titled(monitor, trial.title), on_epoch))
     except (DivergedError, TooLargeError) as error:
         trial.error, trial.reason = error, f"left out: {error}"
+    trial.seconds = now() - began
+    if trial.reason:
         return
-    trial.n_rows, trial.seconds = splits[0].n_learned, now() - began
+    trial.n_rows = splits[0].learned.X.shape[0] if _leaves_out(trial.model, splits[0]) else splits[0].n_learned
     if not splits[0].judged.X.shape[0]:
         return
     trial.scores = np.concatenate([scores for scores, _, _ in results])
@@ -226,11 +269,12 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress) -> N
 
 
 def _scores_of(
-    model: Annotator, columns: ColumnSet, split: Split, monitor: Progress
+    model: Annotator, columns: ColumnSet, split: Split, monitor: Progress, on_epoch: OnEpoch | None = None
 ) -> tuple[NDArray[np.float32], float, float]:
     """Fit a model; return the scaled scores of the judged images, and their mean and deviation before that.
 
-    The judged images are also those by which the model stops.
+    The judged images are also those by which the model stops. A model that can leave single tags out of its scores is
+    fitted on all tags.
     """
     X, X_judged = (columns.of(rows.X) for rows in (split.learned, split.judged))
     if split.rows is not None:
@@ -238,19 +282,39 @@ def _scores_of(
     if not X_judged.shape[0]:
         model.fit(X, split.learned.Y, monitor=monitor)
         return np.empty((0, split.judged.Y.shape[1]), np.float32), 0.0, 1.0
-    model.fit(X, split.learned.Y, valid=(X_judged, split.judged.Y), monitor=monitor)
-    scores, mean, scale = _scaled(model.decision_function(X_judged))
-    if split.known is not None:
-        images, tags = (split.known > 0).nonzero()
-        scores[images, tags] = scores.min()
-    return scores, mean, scale
+    if isinstance(model, FitsLeavingOut) and _leaves_out(model, split):
+        hidden = sp.csr_array(split.judged.Y)
+        picked = sp.csr_array(
+            (np.ones(hidden.shape[0]), (split.images, np.arange(hidden.shape[0]))),
+            dtype=np.float32,
+            shape=(X.shape[0], hidden.shape[0]),
+        )
+        scores = model.fit_leaving_out(split.learned.Y + picked @ hidden, split.images, hidden.indices)
+        return _without_known(scores, split)
+    model.fit(X, split.learned.Y, valid=(X_judged, split.judged.Y), monitor=monitor, on_epoch=on_epoch)
+    return _scaled_scores(model, X_judged, split)
 
 
-def _scaled(scores: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, float]:
-    """Scale scores, in place, to mean 0 and variance 1; return them with their previous mean and deviation."""
+def _leaves_out(model: Annotator, split: Split) -> bool:
+    """Return whether a fit on all tags also scores the judged images without one tag each."""
+    return split.known is not None and split.images.size > 0 and isinstance(model, FitsLeavingOut)
+
+
+def _scaled_scores(model: Annotator, X: Matrix, split: Split) -> tuple[NDArray[np.float32], float, float]:
+    return _without_known(model.decision_function(X), split)
+
+
+def _without_known(scores: NDArray[np.float32], split: Split) -> tuple[NDArray[np.float32], float, float]:
+    """Scale scores, in place, to mean 0 and variance 1; return them with their previous mean and deviation.
+
+    Tags that the judged images are known to have then get the lowest score.
+    """
     mean, scale = float(scores.mean(dtype=np.float64)), float(scores.std(dtype=np.float64)) or 1.0
     scores -= np.float32(mean)
     scores /= np.float32(scale)
+    if split.known is not None:
+        images, tags = (split.known > 0).nonzero()
+        scores[images, tags] = scores.min()
     return scores, mean, scale
 
 

@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from visterm.core.checks import check_count, check_number, check_size, check_tags
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, MatrixLike
 from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge
 
 ALPHAS = tuple(10.0 ** (step / 2) for step in range(-2, 10))  # Tried from the middle on, as long as they get better
 MAX_CHOICE_TAGS, MAX_CHOICE_IMAGES = 3000, 20_000  # To choose the penalty: its time grows with the cube of the tags
+MAX_CHOICE_SCORES = 2**24  # Of the images without a tag, fewer are judged if there are many tags
 MIN_CHOICE_IMAGES = 500  # With this many images of three tags, images of two are not used to choose
 BLOCK_BYTES = 2**25
 
@@ -59,7 +60,7 @@ class Ease(Ridge):
     inputs_ : ndarray of int64, shape (n_inputs,)
         The tags that predict, sorted.
     given_ : csr_array of float32, shape (n_images, n_inputs)
-        Whether the images have these tags.
+        1 if an image has these tags, or the weight of the pair.
     tag_rows_ : ndarray of float32, shape (n_tags, n_inputs)
         ``Bᵀ``. With features it is ``[w, b]``, without the two attributes above.
 
@@ -70,11 +71,19 @@ class Ease(Ridge):
 
     learned: ClassVar[dict[str, Kind]] = {
         "inputs_": Array("int64", ("n_inputs",), least=0, below="n_tags_", required=False),
-        "given_": Csr("float32", ("n_images", "n_inputs"), least=0, most=1, required=False),
+        "given_": Csr("float32", ("n_images", "n_inputs"), least=0, required=False),
         "tag_rows_": Array("float32", ("n_tags_", None), required=False),
     }
 
+    uses_pair_weights: ClassVar[bool] = True
+
     max_inputs: int = 10_000
+
+    def fold_in(self, Y: sp.csr_array) -> Matrix:
+        """Return the rows of images with the tags or weights `Y`: the columns of the tags that predict."""
+        if not hasattr(self, "given_"):
+            raise UserError("This model was fitted on features, so a row doesn't follow from tags.")
+        return sp.csr_array(Y[:, self.inputs_], dtype=np.float32)
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
         """Add tags, which the old tags predict; the rows of the old tags don't change.
@@ -99,12 +108,29 @@ class Ease(Ridge):
         self.n_tags_ += len(rows)
         return self
 
+    def fit_leaving_out(self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Fit on images known by number; return scores of `images`, each as if it had lacked one tag in the fit.
+
+        The scores, shape (len(images), n_tags), are those of a fit without tag ``tags[i]`` of ``images[i]``. They need
+        no second inverse: without one entry of `Y`, it has a correction of rank two.
+        """
+        with self._fitting(None, Y) as (_, Y, rng, _):
+            inverse, given = self._fit_by_number(Y, rng), sp.csr_array(Y > 0, dtype=np.float64)
+        scores = np.empty((images.size, self.n_tags_), np.float32)
+        for part in blocks(images.size, 8 * self.n_tags_):  # a dozen arrays of this shape
+            scores[part] = self._left_out(inverse, given, images[part], tags[part])
+        return scores
+
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if not getattr(self, "by_number_", False):
+        if getattr(self, "by_number_", False):
+            self._fit_by_number(Y, rng)
+        else:
             super()._fit(X, Y, rng)
-            return
+
+    def _fit_by_number(self, Y: sp.csr_array, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Fit on images known by number; return the inverse ``P``, shape (n_inputs, n_inputs)."""
         self.check_settings()
-        given = sp.csr_array(Y > 0, dtype=np.float32)
+        given = self.weighted(Y)
         counts = np.asarray(given.sum(axis=0))
         self.inputs_ = np.sort(np.argsort(-counts, kind="stable")[: self.max_inputs])
         self.given_ = sp.csr_array(given[:, self.inputs_])
@@ -119,15 +145,33 @@ class Ease(Ridge):
         with one_blas_thread():
             self.alpha_ = choose_alpha(given, rng) if self.alpha is None else float(self.alpha)
             inverse = self._inverse()
-            weights = np.empty((n_tags, n_inputs), np.float32)
-            weights[self.inputs_] = -inverse / np.diag(inverse)[:, None]  # `inverse` is symmetric
+            weights, diagonal = np.empty((n_tags, n_inputs), np.float32), np.diag(inverse)
+            for rows in blocks(n_inputs, n_inputs):
+                weights[self.inputs_[rows]] = -inverse[rows] / diagonal[rows, None]  # `inverse` is symmetric
             weights[self.inputs_, np.arange(n_inputs)] = 0
             others = np.setdiff1d(np.arange(n_tags), self.inputs_)
-            step = max(1, BLOCK_BYTES // (8 * n_inputs))
-            for part in (others[start : start + step] for start in range(0, others.size, step)):
-                moments = dense(given[:, part].T.astype(np.float64) @ self.given_)
-                weights[part] = moments @ inverse
+            for rows in blocks(others.size, n_inputs):
+                moments = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_)
+                weights[others[rows]] = moments @ inverse
         self.tag_rows_ = weights
+        return inverse
+
+    def _left_out(
+        self, inverse: NDArray[np.float64], given: sp.csr_array, images: NDArray[np.int64], tags: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return the scores of `images` without one tag each, see `without_entries`."""
+        left_out = one_each(tags, self.n_tags_)[:, self.inputs_]
+        k = sp.csr_array(given[images][:, self.inputs_] - left_out)
+        kP, diagonal = without_entries(inverse, k, left_out)
+        scores = np.empty((images.size, self.n_tags_))
+        scores[:, self.inputs_] = dense(k) - kP / diagonal
+        others = np.setdiff1d(np.arange(self.n_tags_), self.inputs_)
+        moments = self.given_.T.astype(np.float64) @ given[:, others]
+        lost = dense(left_out.multiply(kP).sum(axis=1))[:, None] * dense(given[images][:, others])
+        scores[:, others] = kP @ moments - lost
+        hidden = np.flatnonzero(np.isin(tags, others))
+        scores[hidden, tags[hidden]] -= k[hidden].multiply(kP[hidden]).sum(axis=1)
+        return scores
 
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
         self.tag_rows_ = np.ascontiguousarray(np.vstack([weights, intercept]).T)
@@ -155,7 +199,23 @@ class Ease(Ridge):
         return np.asarray(self.given_ @ self.tag_rows_[tag].astype(np.float64)), 0.0
 
     def _inverse(self) -> NDArray[np.float64]:
-        return inverse_gram(dense(self.given_.T.astype(np.float64) @ self.given_), self.alpha_)
+        return inverse_gram(gram(self.given_), self.alpha_)
+
+
+def blocks(n: int, width: int) -> Iterator[slice]:
+    """Yield slices of n rows of float64, `width` columns each, in blocks of limited size."""
+    step = max(1, BLOCK_BYTES // (8 * max(width, 1)))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def gram(given: sp.csr_array) -> NDArray[np.float64]:
+    """Return ``YᵀY`` as an array, without the same matrix as CSR."""
+    by_tag, n_tags = sp.csr_array(given.T, dtype=np.float64), given.shape[1]
+    products = np.empty((n_tags, n_tags))
+    for rows in blocks(n_tags, n_tags):
+        products[rows] = dense(by_tag[rows] @ given)
+    return products
 
 
 def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
@@ -163,9 +223,35 @@ def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]
     gram[np.diag_indices_from(gram)] += alpha
     factor, _ = lapack.dpotrf(gram.T, lower=0, overwrite_a=1)  # in Fortran order, without a copy
     inverse, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
-    lower = np.tril_indices_from(inverse, -1)
-    inverse[lower] = inverse.T[lower]
+    for rows in blocks(len(inverse), len(inverse)):
+        inverse[rows, : rows.start] = inverse[: rows.start, rows].T
+        square = inverse[rows, rows]
+        square[...] = np.triu(square) + np.triu(square, 1).T
     return np.asarray(inverse)
+
+
+def one_each(tags: NDArray[np.int64], n_tags: int) -> sp.csr_array:
+    """Return rows with a single 1, in the columns `tags`."""
+    return sp.csr_array((np.ones(tags.size), tags, np.arange(tags.size + 1)), shape=(tags.size, n_tags))
+
+
+def without_entries(
+    inverse: NDArray[np.float64], k: sp.csr_array, left_out: sp.csr_array
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return ``k P'`` and the diagonal of ``P'`` for each image, where ``P' = (G - y yᵀ + k kᵀ + alpha I)⁻¹``.
+
+    ``y = k + left_out`` is the image's row in the fit, and ``k`` the same row without one tag. `inverse` is ``P``, of
+    the fit. All results have the shape (n_images, n_inputs).
+    """
+    y = sp.csr_array(k + left_out)
+    Py, Pk = y @ inverse, k @ inverse
+    yPy, kPk, yPk = (np.asarray(a.multiply(b).sum(axis=1)) for a, b in ((y, Py), (k, Pk), (y, Pk)))
+    # Woodbury: P' = P - [Py Pk] M⁻¹ [Py Pk]ᵀ with M of shape (2, 2)
+    M = np.linalg.inv(np.moveaxis(np.array([[yPy - 1, yPk], [yPk, kPk + 1]]), 2, 0))
+    along = np.einsum("nij,nj->ni", M, np.stack([yPk, kPk], axis=1))
+    kP = Pk - along[:, :1] * Py - along[:, 1:] * Pk
+    diagonal = np.diag(inverse) - M[:, 0, :1] * Py**2 - 2 * M[:, 0, 1:] * Py * Pk - M[:, 1, 1:] * Pk**2
+    return kP, diagonal
 
 
 def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
@@ -186,10 +272,11 @@ def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
     known = given.copy()
     known.data[entries] = 0
     known.eliminate_zeros()
-    gram = dense(known.T.astype(np.float64) @ known)
+    products, judged = gram(known), rng.permutation(images.size)[: MAX_CHOICE_SCORES // known.shape[1]]
+    images, hidden = images[judged], hidden[judged]
 
     def reciprocal_rank(step: int) -> float:
-        inverse = inverse_gram(gram.copy(), ALPHAS[step])
+        inverse = inverse_gram(products.copy(), ALPHAS[step])
         B = np.asarray(-inverse / np.diag(inverse), np.float32)
         B[np.diag_indices_from(B)] = 0
         return float(np.concatenate(list(reciprocal_ranks(known, B, images, hidden))).mean())
@@ -209,11 +296,10 @@ def reciprocal_ranks(
     known: sp.csr_array, B: NDArray[np.float32], images: NDArray[np.int64], hidden: NDArray[np.int64]
 ) -> Iterator[NDArray[np.float64]]:
     """Yield the reciprocal rank of each image's hidden tag among all tags that it lacks in `known`, in blocks."""
-    step = max(1, BLOCK_BYTES // (4 * B.shape[1]))
-    for start in range(0, images.size, step):
-        rows = known[images[start : start + step]]
+    for part in blocks(images.size, B.shape[1]):
+        rows = known[images[part]]
         scores = np.asarray(rows @ B, np.float32)
-        score = scores[np.arange(len(scores)), hidden[start : start + step]][:, None]
+        score = scores[np.arange(len(scores)), hidden[part]][:, None]
         scores[rows.nonzero()] = -np.inf
         higher, equal = (scores > score).sum(axis=1), (scores == score).sum(axis=1)
         yield 1 / (1 + higher + (equal - 1) / 2)

@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve
 from visterm.core.checks import check_number, check_size, check_tags
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.estimator import check_fitted
-from visterm.core.learned import Array, Kind, Number
+from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike, RandomState
@@ -105,10 +105,11 @@ class TextRidge(LinearAnnotator):
         "alpha_": Number(above=0),
         "text_weight_": Number(least=0),
         "text_scale_": Number(least=0),
-        "tag_rows_": Array("float32", ("n_tags_", "n_features_in_ + 1")),
-        "text_rows_": Array("float32", ("n_tags_", "n_features_in_")),
+        "n_tags_": Whole(),
+        "tag_rows_": Array("float32", ("n_tags_", "n_features_in_ + 1"), empty=True),
+        "text_rows_": Array("float32", ("n_tags_", "n_features_in_"), empty=True),
         "gram_": Array("float64", ("n_features_in_ + 1", "n_features_in_ + 1")),
-        "moment_rows_": Array("float64", ("n_tags_", "n_features_in_ + 1")),
+        "moment_rows_": Array("float64", ("n_tags_", "n_features_in_ + 1"), empty=True),
     }
     fixed_image_rows: ClassVar[bool] = True
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
@@ -123,6 +124,15 @@ class TextRidge(LinearAnnotator):
     alpha: float | None = None
     text_weight: float | None = None
     random_state: RandomState = 0
+
+    @classmethod
+    def without_tags(cls, n_features: int) -> Self:
+        """Return a model that has rows for images with `n_features` features, and knows no tag yet."""
+        model = cls().fit(np.zeros((1, n_features), np.float32), np.zeros((1, 1)))
+        model.n_tags_ = 0
+        model.tag_rows_, model.text_rows_ = model.tag_rows_[:0], model.text_rows_[:0]
+        model.moment_rows_ = model.moment_rows_[:0]
+        return model
 
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Learn from more images; the result is that of a fit on all images, with the same λ and s.

@@ -33,11 +33,12 @@ POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 CHOICE_ROWS = 1000  # Use at most this many training images, each left out in turn, to choose the settings
 BLOCK_BYTES = 2**25
 MAX_TAGS_BYTES = 2**29  # Maximum size of the training tags in an ONNX graph, one byte per image and tag
+TAG_NEIGHBORS, SHRINKAGE = 200, 10.0  # For images known by number: neighbours per tag, see `Knn`
 SMALLEST_FLOAT = float(np.finfo(np.float32).tiny)
 
 # Training features of unit length, except for rounding
 UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-1.001, most=1.001, canonical=False)
-TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)  # 1 for each tag that a training image has
+TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0)  # 1 for each tag that a training image has
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,7 +75,7 @@ class VotingAnnotator(Annotator):
     random_state: RandomState = 0
 
     learned: ClassVar[dict[str, Kind]] = {
-        "n_neighbors_": Whole(least=1, most="n_images"),
+        "n_neighbors_": Whole(least=1),
         "power_": Number(least=0),
         "rows_": UNIT_ROWS,
         "given_": TAGS_OF_IMAGES,
@@ -155,18 +156,71 @@ def unit_rows(X: Matrix) -> Matrix:
     return sp.csr_array(sp.diags_array(scale) @ X) if sp.issparse(X) else X * scale[:, None]
 
 
+def nearest_tags(given: sp.csr_array, n_neighbors: int, power: float) -> sp.csr_array:
+    """Return the similarities of each tag (a row) to its nearest tags, by the columns of `given`; see `Knn`."""
+    n_tags = given.shape[1]
+    is_given: Any = sp.csr_array(given > 0, dtype=np.float32)
+    lengths = np.maximum(np.sqrt(np.asarray(given.power(2).sum(axis=0), np.float64)), SMALLEST_FLOAT)
+    by_tag, is_by_tag = sp.csr_array(given.T), sp.csr_array(is_given.T)
+    step = max(1, BLOCK_BYTES // (4 * n_tags))
+    parts = []
+    for start in range(0, n_tags, step):
+        stop = min(start + step, n_tags)
+        shared = (is_by_tag[start:stop] @ is_given).toarray()
+        cosines = (by_tag[start:stop] @ given).toarray() / (lengths[start:stop, None] * lengths)
+        similarities = cosines**power * (shared / (shared + SHRINKAGE))
+        similarities[np.arange(stop - start), np.arange(start, stop)] = 0
+        ids, values = top_k(np.ascontiguousarray(similarities, np.float32), n_neighbors)
+        rows = np.repeat(np.arange(stop - start), n_neighbors)
+        parts.append(sp.csr_array((values.ravel(), (rows, ids.ravel())), shape=(stop - start, n_tags)))
+    nearest = sp.csr_array(sp.vstack(parts, format="csr"))
+    nearest.eliminate_zeros()
+    nearest.sort_indices()
+    return nearest
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Knn(VotingAnnotator):
     """Lets the `n_neighbors` most similar training images vote for their tags.
 
     Settings, votes, scores and learned attributes are those of `VotingAnnotator`; the neighbours are exact.
 
+    For images known by number, which have no similar images, tags are neighbours of tags: ``score(i, t) = Σ_s y_is
+    c_st``, where ``c_st`` is the cosine of two columns of the tag matrix (to the power `power`; None: 1), shrunk by
+    ``n_st / (n_st + 10)`` with the number of images that have both. It is 0 unless s is among the `n_neighbors` (None:
+    200) nearest tags of t. With weights of pairs, they are the values of the matrix.
+
+    Attributes
+    ----------
+    tag_rows_ : csr_array of float32, shape (n_tags, n_tags)
+        Only for images known by number: row t has the similarities of the neighbours of t.
+
     References
     ----------
-    The exact neighbours that Weston, Bengio, Usunier 2010 (section 6.4) compare with approximate neighbours.
+    The exact neighbours that Weston, Bengio, Usunier 2010 (section 6.4) compare with approximate neighbours. For images
+    known by number: Sarwar, Karypis, Konstan, Riedl: Item-based collaborative filtering. WWW 2001.
     """
 
+    learned: ClassVar[dict[str, Kind]] = {"tag_rows_": Csr("float32", ("n_tags_", "n_tags_"), least=0, required=False)}
     test_params: ClassVar[Mapping[str, object]] = {}
+    uses_pair_weights: ClassVar[bool] = True
+
+    def fold_in(self, Y: sp.csr_array) -> Matrix:
+        """Return the rows of images with the tags or weights `Y`: `Y` itself, see `FoldsIn`."""
+        return sp.csr_array(Y, dtype=np.float32)
+
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        if not getattr(self, "by_number_", False):
+            super()._fit(X, Y, rng)
+            return
+        self.check_settings()
+        self.rows_, self.given_ = unit_rows(X), self.weighted(Y)
+        self.n_neighbors_ = min(self.n_neighbors or TAG_NEIGHBORS, Y.shape[1])
+        self.power_ = 1.0 if self.power is None else float(self.power)
+        self.tag_rows_ = nearest_tags(self.given_, self.n_neighbors_, self.power_)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return sp.csr_array(sp.csr_array(X) @ self.given_) if hasattr(self, "tag_rows_") else super()._image_rows(X)
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, see `WritesSteps`; the graph has the training features and tags.

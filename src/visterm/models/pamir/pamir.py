@@ -1,4 +1,4 @@
-"""PAMIR: one scorer per word, linear or with a kernel, trained on queries to rank relevant images above others."""
+"""PAMIR: one linear scorer per word, trained on queries to rank relevant images above others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from visterm.core.checks import as_csr, check_choice, check_count, check_tags, count_rows
-from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.core.estimator import only_if
-from visterm.core.learned import Array, Kind, Whole
+from visterm.core.errors import DataError, ShapeError
+from visterm.core.learned import Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
@@ -25,25 +23,15 @@ from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.retrieval import TOP_IMAGES, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES, Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
-from visterm.models.linear.base import check_weight_size, with_ones
-from visterm.models.pamir.kernel_rows import (
-    KEPT_KERNELS,
-    KERNEL_LEARNED,
-    check_kernel,
-    check_support,
-    keep_support,
-    kernel_values,
-    kernel_with,
-    refuse_kernel,
-)
-from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
+from visterm.models.linear.base import with_ones
+from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, TripletTraining
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
 from visterm.models.ranking.training import RankingState, Training, TrainingContext, positive_tags
 from visterm.models.stopping import HeldOutFit, OnEpoch
 
 if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
+    pass
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
@@ -57,17 +45,6 @@ class JudgedImages(NamedTuple):
 
     X: Matrix
     queries: Queries
-
-
-def _require_linear_kernel(model: Pamir) -> None:
-    if model.kernel != "linear":
-        raise UserError(
-            f"With the kernel {model.kernel!r} PAMIR weights its training images, so more images need a new fit.",
-            setting="kernel",
-            value=model.kernel,
-            expected="linear",
-            advice="Or fit on all images together.",
-        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,11 +62,6 @@ class Pamir(LinearRanker):
     `fit_queries` takes queries. The bias of a tag does not change the order of images. It is set at the end, so that
     the tags of an image can be compared: scores are log odds, which are right on average on training images.
 
-    With a kernel that is not linear, ``w_t = Σ_j α_tj p_j`` over the training images, and ``w_t · p`` is
-    ``Σ_j α_tj k(p_j, p)`` (section III-E): a step changes two numbers for each word of the query. The space is then
-    that of the kernel values, ``u = [k(p_1, p), ..., k(p_n, p), 1]`` and ``v = [α, b]``, with a column for each
-    training image with a weight, and `partial_fit` is not available.
-
     The losses "p10", "warp" and "ndcg" optimise the top of the ranking, where people look (section VI). After q and p+,
     images are drawn until an image p- scores above the score of p+ minus 1; the number of draws estimates the rank of
     p+, and the maximum step is `aggressiveness` times the cost of this rank: "p10", the share of the first ten ranks
@@ -100,20 +72,12 @@ class Pamir(LinearRanker):
 
     Parameters
     ----------
-    kernel : {"linear", "rbf", "chi2", "intersection", "hellinger", "precomputed"}
-        How images are compared; "chi2", "intersection" and "hellinger" are for histograms. "precomputed": `X` is the
-        kernel with the training images, (n, n_images), and symmetric in `fit`. The kernel of n training images takes
-        4 n² bytes in training.
-    gamma : float, optional
-        ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
     loss : {"triplet", "p10", "warp", "ndcg"}
-        The cost of mistakes; "triplet" is the paper's. The others need ``kernel="linear"`` and take several times as
-        long.
+        The cost of mistakes; "triplet" is the paper's. The others take several times as long.
     max_trials : int
         With the losses "p10", "warp" and "ndcg": number of draws after which a relevant image counts as well ranked.
     aggressiveness : float
-        Maximum step (c), for features of mean length 1 (a kernel with the mean 1 on the diagonal). More adapts more to
-        each triplet.
+        Maximum step (c), for features of mean length 1. More adapts more to each triplet.
     max_words : int or None
         Maximum number of words of the queries that `fit` makes; None: all tags of an image (as in the paper).
     max_subsets : int
@@ -127,12 +91,8 @@ class Pamir(LinearRanker):
 
     Attributes
     ----------
-    tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1) or (n_tags, n_support + 1)
-        Weights of features, or of training images, followed by the bias.
-    scale_ : float
-        The factor for `row_length`, of the features in training, or of the kernel.
-    gamma_, landmarks_
-        As in `Svm`.
+    tag_rows_, scale_
+        As in `LinearRanker`.
     n_queries_ : int
         Number of training queries.
     history_ : list of dict
@@ -156,13 +116,8 @@ class Pamir(LinearRanker):
 
     test_params: ClassVar[Mapping[str, object]] = {"epochs": 20}
 
-    learned: ClassVar[dict[str, Kind]] = KERNEL_LEARNED | {
-        "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1")),
-        "n_queries_": Whole(least=1, required=False),
-    }
+    learned: ClassVar[dict[str, Kind]] = {"n_queries_": Whole(least=1, required=False)}
 
-    kernel: str = "linear"
-    gamma: float | None = None
     loss: str = "triplet"
     max_trials: int = 100
     aggressiveness: float = 0.1
@@ -217,13 +172,11 @@ class Pamir(LinearRanker):
             self._learn(X, positive_tags(Y), queries, rng, validation, monitor or SILENT, on_epoch)
         return self
 
-    @only_if(_require_linear_kernel)
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Train for one epoch on triplets of more images and their tags, made as in `fit`.
 
         Parameters and errors are those of `PairRanker.partial_fit`. The mean score of each tag over the new images
-        doesn't change, so a few images don't make a tag more or less frequent. Only for ``kernel="linear"``: with
-        other kernels, each training image is a coordinate of all image rows.
+        doesn't change, so a few images don't make a tag more or less frequent.
         """
         previous_rows = self.tag_rows_ if hasattr(self, "tag_rows_") else None
         super().partial_fit(X, Y, images=images)
@@ -264,19 +217,14 @@ class Pamir(LinearRanker):
         """Learn the weights from queries, then the bias from the tags that images have."""
         if queries.relevant.nnz == 0:
             raise DataError("No image is relevant to a query, or has a tag (above 0), so there is nothing to learn.")
-        with one_blas_thread():
-            kernel_inputs = kernel_with(self, X)
-            K = kernel_inputs(X)
-            if validation is not None:
-                validation = JudgedImages(kernel_inputs(validation.X), validation.queries)
-        self._scale_features(K)
+        self._scale_features(X)
         self.n_queries_ = len(queries)
 
         for training_ids, held_out, epochs in self._trainings(X.shape[0], validation, rng):
-            valid = validation if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
-            state = RankingState(weights=self._start(K, positives.shape[1], rng))
+            valid = validation if held_out is None else JudgedImages(X[held_out], queries.among(held_out))
+            state = RankingState(weights=self._start(X, positives.shape[1], rng))
             training_queries = queries if training_ids is None else queries.among(training_ids)
-            training = self._triplets(K, training_ids, training_queries, state.weights[0], rng)
+            training = self._triplets(X, training_ids, training_queries, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 rates = self._epochs(state, epochs, self._measure_queries(valid), monitor=monitor, on_epoch=on_epoch)
                 with closing(rates):
@@ -285,67 +233,31 @@ class Pamir(LinearRanker):
                         self._publish_means(state, team)
             del state, training, rates  # the next training needs their memory
             if held_out is not None:
-                set_intercepts(self.tag_rows_, K[training_ids], positives[training_ids])
-                self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)
-        set_intercepts(self.tag_rows_, K, positives)
-        if self.kernel in KEPT_KERNELS:
-            support = np.flatnonzero(self.tag_rows_[:, :-1].any(axis=0))
-            keep_support(self, X[support])
-            self.tag_rows_ = np.ascontiguousarray(self.tag_rows_[:, [*support, -1]])
+                set_intercepts(self.tag_rows_, X[training_ids], positives[training_ids])
+                self._held_out = HeldOutFit(held_out, with_ones(X[held_out]), self.tag_rows_)
+        set_intercepts(self.tag_rows_, X, positives)
 
     def _triplets(
-        self, K: Matrix, images: Images | None, queries: Queries, weights: Floats, rng: np.random.Generator
+        self, X: Matrix, images: Images | None, queries: Queries, weights: Floats, rng: np.random.Generator
     ) -> Training:
         """Make the training on `images` (None: all); columns of ``queries.relevant`` are positions in `images`."""
         words, relevant = queries.words, queries.relevant
-        if self.kernel != "linear":
-            rows = np.arange(K.shape[0]) if images is None else images
-            return KernelTripletTraining(np.asarray(K), rows, words, relevant, weights, scale=self.scale_, rng=rng)
-        X = self._scaled(K if images is None else K[images])
+        X = self._scaled(X if images is None else X[images])
         if self.loss == "triplet":
             return TripletTraining(X, words, relevant, weights, rng=rng)
         return TopTripletTraining(X, words, relevant, weights, loss=self.loss, max_trials=self.max_trials, rng=rng)
-
-    def _scale_features(self, X: Matrix) -> None:
-        if self.kernel == "linear":
-            super()._scale_features(X)
-            return
-        check_weight_size(X.shape[1], self.n_tags_, "PAMIR")
-        square = float(np.trace(np.asarray(X), dtype=np.float64)) / X.shape[0]
-        if square < 0:
-            raise DataError(
-                f"The kernel of the training images with themselves is {square:.3g} on average; expected squared "
-                "lengths, which are not below 0."
-            )
-        self.scale_ = self.row_length**2 / (square or 1.0)
-
-    def _image_rows(self, X: Matrix) -> Matrix:
-        return with_ones(kernel_values(self, X) if self.kernel in KEPT_KERNELS else X)
-
-    def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, see `WritesSteps`; raises UserError for kernels."""
-        refuse_kernel(self, "linear")
-        return super().write_steps(steps, x)
-
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
-        refuse_kernel(self, "linear", "precomputed")
-        return super()._scorer(x, tag)
-
-    def _check_learned(self) -> None:
-        super()._check_learned()
-        check_support(self, self.tag_rows_.shape[1] - 1)
 
     def _measure_queries(self, validation: JudgedImages | None) -> Measure | None:
         """Return a function that measures the weights on validation queries (AvgP, or nDCG10 for "ndcg"), or None."""
         if validation is None or validation.queries.relevant.nnz == 0:
             return None
-        K, queries = validation.X, validation.queries.among(np.arange(validation.X.shape[0]))
+        X, queries = validation.X, validation.queries.among(np.arange(validation.X.shape[0]))
 
         def blocks() -> Iterator[tuple[slice, Floats]]:
             step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
-            for start in range(0, K.shape[0], step):
-                rows = slice(start, min(start + step, K.shape[0]))
-                yield rows, self._scores(with_ones(K[rows]))
+            for start in range(0, X.shape[0], step):
+                rows = slice(start, min(start + step, X.shape[0]))
+                yield rows, self._scores(with_ones(X[rows]))
 
         def measure() -> float:
             ranks = rank_queries(blocks, queries.words, queries.relevant)
@@ -365,16 +277,6 @@ class Pamir(LinearRanker):
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         queries = self._queries_of(positives, _idf(positives), context.rng)
         return self._triplets(X, None, queries, weights[0], context.rng)
-
-    def _check_settings(self) -> None:
-        check_kernel(self)
-        if self.loss != "triplet" and self.kernel != "linear":
-            raise UserError(
-                setting="loss",
-                value=self.loss,
-                expected=f"triplet, because the kernel is {self.kernel!r}",
-                advice="Or choose the `kernel` linear: other kernels only have the loss triplet.",
-            )
 
 
 def _idf(positives: sp.csr_array) -> Floats:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.types import Matrix
-from visterm.kernels.passive_aggressive import JudgedQueries, rank_triplets, rank_triplets_by_kernel, rank_violators
+from visterm.kernels.passive_aggressive import JudgedQueries, rank_triplets, rank_violators
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.new_tags import image_rows
 from visterm.models.ranking.training import Training
@@ -66,45 +66,6 @@ class TripletTraining(Training):
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved = rank_triplets(
             n_steps, self._queries, self._rows, self._n_images, rate, (self._seed, self._epoch), self._W, self._scratch
-        )
-        return total, n_moved
-
-
-class KernelTripletTraining(TripletTraining):
-    """`TripletTraining` in the dual form: weights of training images, with all their scores in memory.
-
-    `K` is the symmetric kernel of all images, which is multiplied by `scale`. `images` are the rows of the training
-    images, and columns of `relevant` are positions in `images`. Held-out images have columns of weights that stay 0, so
-    the weights match the rows of K. `tag_rows`, (n_words, n_images + 1), are zeros at the start, and are changed in
-    place except for the last column.
-    """
-
-    def __init__(
-        self,
-        K: Floats,
-        images: NDArray[np.int64],
-        weights: sp.csr_array,
-        relevant: sp.csr_array,
-        tag_rows: Floats,
-        *,
-        scale: float,
-        rng: np.random.Generator,
-    ) -> None:
-        self._store_queries(weights, relevant, rng)
-        self._K, self._images, self._scale, self._A = np.ascontiguousarray(K), images, scale, tag_rows
-        self._F = np.zeros((len(tag_rows), len(K)), np.float32)
-
-    def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
-        total, n_moved = rank_triplets_by_kernel(
-            n_steps,
-            self._queries,
-            self._K,
-            self._images,
-            self._scale,
-            rate,
-            (self._seed, self._epoch),
-            self._A,
-            self._F,
         )
         return total, n_moved
 

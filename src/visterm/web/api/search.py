@@ -61,7 +61,7 @@ class SearchQuery(FilterQuery):
     like: int | None = Field(None, ge=0, le=MAX_INT, description="Id of a photo: find similar ones, instead of `q`.")
     cursor: str | None = Field(None, max_length=80, description="`next` of the previous page.")
     combine: Literal["sum", "product", "confidence"] | None = Field(
-        None, description="How the scores of several words are combined. Default: chosen by the search."
+        None, description="How several words are combined. Default: `confidence`; `sum` in runs without confidences."
     )
     cutoff: bool = Field(False, description="End the list where F1 is expected to be best.")
     min_confidence: float | None = Field(None, ge=0, lt=1, description="Only photos with at least this confidence.")
@@ -133,7 +133,7 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     cursor = None if following is None else cursor_at(kind, following)
     return json_answer({
         "hits": page, "unknown": result.unknown, "untrained": list(result.untrained), "n_likely": result.n_likely,
-        "n_found": result.n_found, "next": cursor,
+        "n_found": result.n_found, "names": list(result.names), "next": cursor,
     })  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
-from visterm.library.dictionary import tree_level
+from visterm.library.dictionary import tag_counts, tree_level
 from visterm.library.mistakes import MAX_STORED, why_no_mistakes
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
@@ -67,9 +67,9 @@ async def tags(
 ) -> Response:
     """List the tags of photos and of the run, with counts."""
     start = position_of(sort, cursor)
-    counts = await service.browsing.run(service.catalogue.tags)
+    counts = await service.browsing.run(tag_counts, service.catalogue)
     if sort != "name":
-        counts.sort(key=lambda count: -getattr(count, sort))
+        counts = sorted(counts, key=lambda count: -getattr(count, sort))
     page, following = page_from(sort, start, limit, counts)
     return json_answer({"tags": [count.as_dict() for count in page], "n_tags": len(counts), "next": following})
 
@@ -92,9 +92,10 @@ async def complete(
     service: ServiceDep,
     prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
     k: Count = 10,
+    names: Annotated[bool, Query(description="Also complete folders, cameras, years and months.")] = False,
 ) -> Response:
-    """Complete a tag from its first letters."""
-    completions = await service.searching.run(service.complete, prefix, k)
+    """Complete a tag from its first letters, and for a search also the names of photos."""
+    completions = await service.searching.run(service.complete, prefix, k, names=names)
     return json_answer({"tags": [completion._asdict() for completion in completions]})
 
 

@@ -11,14 +11,15 @@ from fastapi import APIRouter, Query, Response
 
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
+from visterm.library.dictionary import tag_counts
 from visterm.library.photo_map import n_not_on_map, read_map
+from visterm.library.search.photo_names import MONTHS
 from visterm.store.filters import name_key
 from visterm.store.images import AMONG, as_list
 from visterm.web.errors import HttpError
 from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos
 from visterm.web.pages.library import latest_job
-from visterm.web.pages.render import MONTHS, PAGE_HEADERS, PageRoute, render
-from visterm.web.pages.tags import tag_counts
+from visterm.web.pages.render import PAGE_HEADERS, PageRoute, render
 from visterm.web.service import ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)

@@ -17,6 +17,7 @@ from visterm.store.images import ImageRecord
 from visterm.web.api.images import undo_stored_step
 from visterm.web.bodies import MEDIUM_BODY, allow_body
 from visterm.web.pages.browse import folders_to_choose
+from visterm.web.pages.library import latest_job
 from visterm.web.pages.render import (
     PAGE_HEADERS,
     PageRoute,
@@ -33,6 +34,7 @@ from visterm.web.service import ServiceDep
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 GROUPS_PER_PAGE = 12
+COMPARED_PHOTOS = "SELECT count(*) FROM images WHERE state = 'here' AND phash IS NOT NULL"
 MAX_GROUP_PHOTOS = 500  # Photos of one group in a form
 KIND_LABELS = {"": "", "series": "a series of shots", "screenshots": "screenshots"}
 
@@ -65,11 +67,13 @@ async def duplicates_page(service: ServiceDep, start: int = 0, rule: str = "larg
             "groups": [(_photos(catalogue, images, kind, rule, folder), kind) for images, kind in page],
             "n_groups": len(groups), "n_copies": n_copies, "start": max(start, 0), "more": more,
             "n_hidden": len(catalogue.stored.images.hidden()),
+            "n_compared": catalogue.stored.database.value(COMPARED_PHOTOS),
+            **latest_job(service, "duplicates", ended=False),
             "folders": [name for name, _ in folders_to_choose(catalogue)],
         }  # fmt: skip
 
     values = await service.browsing.run(find)
-    return render("duplicates.html", rule=rule, rules=KEEPER_RULES, folder=folder, kinds=KIND_LABELS, **values)
+    return render("duplicates.html", rule=rule, rules=KEEPER_RULES, folder=folder, group_kinds=KIND_LABELS, **values)
 
 
 @router.post("/duplicates/keep")

@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 
 from visterm.core.errors import UserError
 from visterm.core.types import Hit
-from visterm.core.vocabulary import quoted
+from visterm.core.vocabulary import STOP_WORDS, quoted
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
 from visterm.store.filters import MATCH, MAX_INT, PREDICTED_FROM, TAKEN, Filter, is_date
@@ -279,8 +279,10 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
     else:
         result = catalogue.search(form.q, MAX_PHOTOS, among=among, sort=form.sorted_by)
         if result.unknown:
-            notes.append(f"Not a known tag, so ignored: {', '.join(result.unknown)}.")
+            notes.append(f"Ignored: {catalogue.tagger.vocabulary.unknown_words(result.unknown)}")
             suggestion = _suggest(catalogue, form.q, result.unknown)
+        if result.names:
+            notes.append(f"In the name, folder, date or camera: {', '.join(result.names)}.")
         if result.untrained:
             notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(result.untrained)}.")
     confidences = [hit.confidence for hit in result.hits if hit.confidence is not None]
@@ -292,8 +294,9 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
 def _suggest(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:
     """Return a search with similarly spelled tags in place of its unknown words; empty if there are no such tags."""
     suggestion = words
-    for word, tag in catalogue.tagger.vocabulary.nearest(word.strip('-"') for word in unknown).items():
-        if tag is not None:
+    for word in (word.strip('-"') for word in unknown):
+        tag = next(iter(catalogue.tagger.vocabulary.nearest_tags(word, 1)), None)
+        if tag is not None and word not in STOP_WORDS:
             typed = tag if tag.isalnum() else quoted(tag)
             pattern = rf"(?<!\w){re.escape(word)}(?!\w)"
             suggestion = re.sub(pattern, lambda _, typed=typed: typed, suggestion)  # type: ignore[misc]

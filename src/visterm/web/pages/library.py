@@ -14,18 +14,19 @@ from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, shown_runs
 from visterm.library.info import describe, training_history
-from visterm.library.learned import Comparison
+from visterm.library.learned import START, Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, earlier_run, fit_options
-from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, render
+from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, redirect, render
 from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 MAX_SKIPPED = 200
 MAX_JOBS = 12
+N_START_WORDS = 12  # Words of the network to start from
 STARTABLE_JOBS = ("index", "fit", "duplicates", "mistakes", "map")
 JOB_LABELS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
@@ -36,8 +37,8 @@ JOB_LABELS = {
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 FACT_LABELS = {
     "model": "model", "encoder": "encoder", "images": "photos learned from", "tags": "tags", "epochs": "epochs",
-    "best validation MAP": "best validation MAP", "validation word MAP": "validation MAP of searches",
-    "compared": "photos held out", "before": "MAP of the previous run on them", "after": "MAP of this run on them",
+    "best validation MAP": "MAP on photos held out (1 is perfect)", "validation word MAP": "MAP of searches on them",
+    "compared": "photos compared on", "before": "MAP of the previous run on them", "after": "MAP of this run on them",
 }  # fmt: skip
 """Facts of a run that the page shows, and its names for them."""
 
@@ -84,6 +85,31 @@ async def start_job(
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     page = f"/library/jobs/{job.id}"
     return answer_form(request, "_job.html", page, job=job, outcomes={}, kinds=JOB_LABELS, run_names={})
+
+
+@router.get("/library/start")
+async def start_part(request: Request, service: ServiceDep) -> Response:
+    """Show how far a catalogue is that has learned nothing yet; the script requests it again until it has."""
+    if not is_for_script(request):
+        return redirect("/")
+    values = await service.searching.run(start_values, service)
+    return render("_start.html", start=values or {"learned": True})
+
+
+def start_values(service: Service) -> dict[str, object] | None:
+    """Return the values of a template about a catalogue that has learned nothing yet; None for any other one."""
+    catalogue, stored = service.catalogue, service.catalogue.stored
+    catalogue.refresh()
+    if START not in catalogue.tagger.facts:
+        return None
+    jobs = [job for job in stored.jobs.latest(MAX_JOBS) if not job.ended and job.kind in ("index", FIT)]
+    has_tags = stored.tags.come_from_files()
+    n_judged = stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL")
+    words = [] if jobs or has_tags else stored.tags.often_best(stored.runs.current().id, N_START_WORDS)
+    return {
+        "learned": False, "job": jobs[0] if jobs else None, "photos": stored.images.count(), "has_tags": has_tags,
+        "words": words, "n_words": len(catalogue.tagger.vocabulary), "judged": n_judged,
+    }  # fmt: skip
 
 
 @router.get("/library/jobs/{job_id}")

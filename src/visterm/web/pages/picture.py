@@ -10,7 +10,6 @@ from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import is_video
 from visterm.library.catalogue import Catalogue
-from visterm.models.blend.kept import explained_by
 from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import may_have_heat_maps
@@ -89,15 +88,16 @@ def _values(service: Service, image_id: int) -> dict[str, object]:
     """Return the values of the template; tags with at least the confidence `PREDICTED_FROM` count as likely."""
     catalogue, view = service.catalogue, service.view(image_id)
     sources = {tag.tag: tag.source for tag in view.given}
-    current_keys = {tag_key(tag) for tag in view.tags}
+    implied = {} if catalogue.tree is None else catalogue.tree.implied_by(view.tags)
+    current_keys = {tag_key(tag) for tag in (*view.tags, *implied)}
     predictions = [prediction for prediction in view.predicted if tag_key(prediction.tag) not in current_keys]
     predictions = sorted(predictions, key=lambda prediction: -(prediction.confidence or 0.0))[:MAX_PREDICTED]
     likely = [item for item in predictions if item.confidence is None or item.confidence >= PREDICTED_FROM]
     return {
         "view": view, "likely": likely, "unlikely": predictions[len(likely) :], "least": PREDICTED_FROM,
+        "implied": implied,
         "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
         "differ": len({percent(prediction.confidence) for prediction in predictions}) != 1 or len(predictions) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
-        "explained_by": explained_by(catalogue.tagger.model),
     }  # fmt: skip

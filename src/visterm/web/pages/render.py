@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from visterm.core.wording import count_of, printable
 from visterm.data.image_folders import is_video
+from visterm.library.search.photo_names import MONTHS
 from visterm.store.images import ImageRecord
 from visterm.store.images import moment as clock
 from visterm.web.bodies import JsonRoute
@@ -24,9 +25,6 @@ PART_HEADER = "x-part"
 
 PAGE_HEADERS = {"cache-control": "no-store", "referrer-policy": "same-origin", "vary": PART_HEADER}
 """The policy is not "no-referrer", under which browsers send forms with an Origin of "null"."""
-
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-          "November", "December")  # fmt: skip
 
 HEADLINES = {
     403: "Not allowed", 404: "Not found", 405: "Nothing to see here", 409: "Not possible right now", 413: "Too large",

@@ -21,7 +21,6 @@ from visterm.library.earlier_runs import FIT
 from visterm.library.mistakes import why_no_mistakes
 from visterm.library.review import review_queue
 from visterm.models.abilities import RelearnsTags
-from visterm.models.blend.kept import explained_by
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
@@ -162,7 +161,7 @@ def _question(
         "unlearned": _answers_since(stored, added, "done"), "round": ROUND_ANSWERS if by_itself else None,
         "learns_now": by_itself and _answers_since(stored, added, "%") >= ROUND_ANSWERS,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
-        "n_images": stored.images.count(), "explained_by": explained_by(catalogue.tagger.model),
+        "n_images": stored.images.count(),
         "explains": question is not None and explains(catalogue, question.record),
         "why_none": why_no_mistakes(stored) if queue == "mistakes" and question is None else "",
     }  # fmt: skip

@@ -29,6 +29,7 @@ from visterm.web.pages.form import (
     search_photos,
     tags_in,
 )
+from visterm.web.pages.library import start_values
 from visterm.web.pages.render import PageRoute, is_for_script, local, render
 from visterm.web.security import local_address
 from visterm.web.service import ServiceDep
@@ -70,7 +71,9 @@ async def search_page(request: Request, service: ServiceDep) -> Response:
     facts = await service.searching.run(_facts, catalogue, form)
     words = [share.word for item in results.photos[:1] for share in item.shares if share.wanted]
     words = list(dict.fromkeys([*words, *tags_in(form.predicted), *tags_in(form.tag)]))
-    return render("search.html", query=form.q, form=form, results=results, related=related, words=words, **facts)
+    start = await service.searching.run(start_values, service)
+    values = {"results": results, "related": related, "words": words, "start": start}
+    return render("search.html", query=form.q, form=form, **values, **facts)
 
 
 @router.get("/related")
@@ -91,7 +94,7 @@ async def by_picture(request: Request, service: ServiceDep) -> Response:
     results = Results(items, ["Photos similar to yours, which isn't stored."], None)
     form = SearchForm(like=UPLOAD)
     facts = await service.searching.run(_facts, service.catalogue, form)
-    return render("search.html", query="", form=form, results=results, related=None, words=[], **facts)
+    return render("search.html", query="", form=form, results=results, related=None, words=[], start=None, **facts)
 
 
 def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
@@ -110,6 +113,8 @@ def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
 def _count(form: SearchForm, result: FoundPhotos) -> str:
     """Return the number of photos that a search found; if it was by words, also how many are likely to match."""
     if form.q and form.sorted_by == MATCH and result.n_likely is not None:
+        if result.n_found and not result.n_likely:
+            return f"No photo is likely to match. The nearest of {count_of(result.n_found, 'photo')} come first"
         return f"{result.n_likely:,} likely to match, of {count_of(result.n_found, 'photo')}"
     has_confidences = result.n_likely is not None
     note = f", {'those likely to match' if has_confidences else 'the best matches'}" if form.q or form.like else ""

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Form, Request, Response
 from visterm.core.checks import check_choice
 from visterm.core.vocabulary import tag_key
 from visterm.data.tag_rules import Alias
-from visterm.library.catalogue import Catalogue
-from visterm.library.dictionary import merge_tags, tree_level
+from visterm.library.dictionary import merge_tags, suggest_merges, tag_counts, tree_level
 from visterm.library.feedback import TagCount
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
@@ -103,15 +102,14 @@ async def tag_page(service: ServiceDep, name: str) -> Response:
 async def alike_tags(request: Request, service: ServiceDep) -> Response:
     """Suggest tags to merge: tags of photos that may mean the same."""
     catalogue = service.catalogue
-    tagger = catalogue.tagger
 
     def suggest() -> list[Alias]:
-        used_tags = {count.tag for count in tag_counts(catalogue) if count.images}
-        return [alias for alias in service.run_facts().aliases if alias.alias in used_tags][:MAX_SUGGESTIONS]
+        key = ("merges", catalogue.tagger.fingerprint)
+        return catalogue.stored.database.keep(key, lambda: suggest_merges(catalogue))[:MAX_SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
     page = "_alike_tags.html" if is_for_script(request) else "alike_tags.html"
-    return render(page, aliases=aliases, compared_by=tagger.tags_compared_by)
+    return render(page, aliases=aliases)
 
 
 @router.post("/tags/merge")
@@ -137,12 +135,7 @@ async def map_page(request: Request, service: ServiceDep, drawn: bool = False) -
             if error.status_code != 503:
                 raise
     page = "_map.html" if drawn and is_for_script(request) else "map.html"
-    return render(page, drawn=tags, compared_by=service.catalogue.tagger.tags_compared_by)
-
-
-def tag_counts(catalogue: Catalogue) -> list[TagCount]:
-    """Return the counts of the tags; they are counted again only after changes."""
-    return catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
+    return render(page, drawn=tags)
 
 
 def _tag_page_values(service: Service, name: str) -> dict[str, object]:
@@ -155,8 +148,7 @@ def _tag_page_values(service: Service, name: str) -> dict[str, object]:
     if count.learned and service.run_facts().has_tag_vectors:
         neighbours = catalogue.tagger.neighbours(count.tag, N_NEIGHBOURS)
     examples = grid_photos(catalogue, catalogue.browse(Filter(tags=(count.tag,)), N_EXAMPLES).hits)
-    compared_by = catalogue.tagger.tags_compared_by if neighbours else []
-    return {"count": count, "neighbours": neighbours, "compared_by": compared_by, "examples": examples}
+    return {"count": count, "neighbours": neighbours, "examples": examples}
 
 
 class DrawnTag(NamedTuple):

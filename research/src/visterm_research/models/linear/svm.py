@@ -17,16 +17,12 @@ from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics import rank_images
-from visterm.models import (
+from visterm.models import LinearAnnotator, LinearFit, OnEpoch, check_weight_size, hold_out
+from visterm_research.models.kernel_rows import (
     KEPT_KERNELS,
     KERNEL_LEARNED,
-    LinearAnnotator,
-    LinearFit,
-    OnEpoch,
     check_kernel,
     check_support,
-    check_weight_size,
-    hold_out,
     keep_support,
     kernel_values,
     kernel_with,

@@ -13,8 +13,8 @@ from visterm.core.checks import as_csr
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
 from visterm.core.types import Matrix
-from visterm.encoders import Landmarks, landmark_columns
 from visterm.models import row_squares, unit_rows
+from visterm_research.kernels.landmarks import Landmarks, landmark_columns
 
 TILE_ROWS = 2048  # Number of training rows that are converted to float64 at a time
 

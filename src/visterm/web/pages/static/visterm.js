@@ -186,7 +186,7 @@
       request = new AbortController();
       let tags;
       try {
-        const answer = await fetch(`/api/v1/tags/complete?${new URLSearchParams({ prefix: match[3].trim(), k: 8 })}`,
+        const answer = await fetch(`/api/v1/tags/complete?${new URLSearchParams({ prefix: match[3].trim(), k: 8, names: kind === "words" })}`,
           { signal: request.signal });
         if (!answer.ok) return close();
         ({ tags } = await answer.json());
@@ -194,13 +194,13 @@
         return undefined; // another letter was typed meanwhile, or the service has ended: the search works without completion
       }
       if (document.activeElement !== input) return close();
-      list.replaceChildren(...tags.map(({ tag, images }, number) => {
+      list.replaceChildren(...tags.map(({ tag, images, kind: of }, number) => {
         const option = document.createElement("li");
         option.id = `${list.id}-${number}`;
         option.dataset.tag = tag;
         option.setAttribute("role", "option");
         const count = document.createElement("small");
-        count.textContent = images ? images.toLocaleString("en") : "no photos yet";
+        count.textContent = (images ? images.toLocaleString("en") : "no photos yet") + (of === "tag" ? "" : ` · ${of}`);
         option.classList.toggle("without", !images);
         option.append(printable(tag), " ", count);
         option.addEventListener("pointerdown", (event) => {
@@ -246,7 +246,7 @@
     heat.src = `/api/v1/images/${figure.dataset.image}/heat?${new URLSearchParams({ tag, size: 640 })}`;
     heat.addEventListener("load", () => {
       const caption = one("#heat-said");
-      if (caption && heat.isConnected) caption.textContent = `Where “${printable(tag)}” comes from, by ${caption.dataset.by}`;
+      if (caption && heat.isConnected) caption.textContent = `Where “${printable(tag)}” comes from`;
     });
     heat.addEventListener("error", () => heat.remove());
     one(".frame", figure).append(heat);

@@ -8,7 +8,7 @@ import pytest
 
 from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError
-from visterm.data.tag_senses import WordNet, match_tags, read_mapping, write_mapping
+from visterm_research.data.wordnet import WordNet, match_tags, read_mapping, write_mapping
 
 SYNSETS = [
     ("entity", [], "that which exists"),

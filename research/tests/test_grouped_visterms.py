@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from reference.blocks import nearest_words as slow_nearest_words
+from refusals import refused
 from visterm.encoders.visterms import Visterms
-from visterm.kernels.word_groups import LANES, nearest_in_groups, prepare_groups, score_block
+from visterm_research.encoders.grouped_visterms import GroupedVisterms
+from visterm_research.kernels.word_groups import LANES, nearest_in_groups, prepare_groups, score_block
 
 
 def drawn(n_words, n_points, seed=0):
@@ -66,16 +68,21 @@ def pictures():
 def test_few_groups_are_enough_for_nearly_the_same_rows(pictures):
     settings = {"colours": 8, "codebook": 150, "sample_blocks": 3000}
     exact = Visterms(**settings).fit_transform(pictures)
-    some = Visterms(**settings, nearest_groups=3)
+    some = GroupedVisterms(**settings, nearest_groups=3)
     rows = some.fit_transform(pictures)
     cosines = exact.multiply(rows).sum(axis=1)
     assert 0.8 < cosines.mean() < 1 - 1e-6
     alone = some.transform(pictures[4:5])
     np.testing.assert_array_equal(alone.toarray(), rows[[4]].toarray())
-    every = Visterms(**settings, nearest_groups=1000).fit(pictures)
+    every = GroupedVisterms(**settings, nearest_groups=1000).fit(pictures)
     np.testing.assert_array_equal(every.transform(pictures).toarray(), exact.toarray())
 
 
 def test_rows_by_groups_have_a_fingerprint_of_their_own():
-    assert Visterms(nearest_groups=4).fingerprint != Visterms().fingerprint
-    assert Visterms(nearest_groups=None).fingerprint == Visterms().fingerprint
+    fingerprints = {e.fingerprint for e in (GroupedVisterms(), GroupedVisterms(nearest_groups=5), Visterms())}
+    assert len(fingerprints) == 3
+
+
+def test_a_number_of_groups_is_checked():
+    with refused("nearest_groups", value=0):
+        GroupedVisterms(nearest_groups=0).check_settings()

@@ -17,7 +17,7 @@ from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.learned import DenseOrCsr, Kind, Number
 from visterm.core.products import dense
 from visterm.core.types import Matrix
-from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
+from visterm_research.kernels.landmarks import KERNELS, Landmarks, landmark_columns
 
 KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")  # Kernels for which the model keeps training images
 MAX_KERNEL_BYTES = 2**33

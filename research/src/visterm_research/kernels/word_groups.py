@@ -15,9 +15,9 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from visterm.kernels.dot import FLOAT, INT
-from visterm.kernels.nearest import PADDING_SCORE, add_by_word, keep_word
+from visterm.kernels import PADDING_SCORE, add_by_word, keep_word
 
+FLOAT, INT = ir.FloatType(), ir.IntType(32)
 LANES = 16  # Words scored at once: a vector register of the widest processors
 POINTS_AT_ONCE = 4  # Points for which a vector of words is loaded once
 

@@ -38,17 +38,17 @@ def intersections(A, B):
 
 
 def settings_of(name, kernel):
-    pamir = ("pamir", {"kernel": kernel, "epochs": 5})
-    other = ("pamir", {"kernel": kernel, "epochs": 5, "aggressiveness": 0.01})
+    pamir = ("kernel_pamir", {"kernel": kernel, "epochs": 5})
+    other = ("kernel_pamir", {"kernel": kernel, "epochs": 5, "aggressiveness": 0.01})
     return {
-        "pamir": pamir[1],
+        "kernel_pamir": pamir[1],
         "ensemble": {"members": [pamir, other], "valid_share": 0.45},
         "auto": {"candidates": [pamir, other], "valid_share": 0.45, "lift": 0.0},
         "auto, alone": {"candidates": [pamir], "valid_share": 0},
     }[name]
 
 
-@pytest.mark.parametrize("name", ["pamir", "ensemble", "auto", "auto, alone"])
+@pytest.mark.parametrize("name", ["kernel_pamir", "ensemble", "auto", "auto, alone"])
 def test_confidences_are_those_of_the_kernel_by_name(name, planted):
     X, Y = planted.X_train, planted.Y_train
     vocabulary = Vocabulary([f"tag {i}" for i in range(6)])
@@ -77,9 +77,9 @@ def test_candidates_of_kernel_values_are_tried_on_an_eighth_of_the_images_first(
 
 def test_features_of_other_models_keep_all_columns(planted):
     X, some = planted.X_train, np.arange(5)
-    assert visible_columns(MODELS.create("pamir", kernel="linear"), X, some) is X
+    assert visible_columns(MODELS.create("pamir"), X, some) is X
     assert visible_columns(MODELS.create("ensemble"), X, some) is X
-    np.testing.assert_array_equal(visible_columns(MODELS.create("pamir", kernel=MADE), X, some), X[:, :5])
+    np.testing.assert_array_equal(visible_columns(MODELS.create("kernel_pamir", kernel=MADE), X, some), X[:, :5])
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def library(tmp_path_factory, planted):
 def test_settings_are_tuned_over_a_kernel_and_the_best_learns_from_all(library, tmp_path):
     found = [
         tune(FitRequest(
-            tags=library / "tags.csv", out=tmp_path / kernel, valid=0.3, model="pamir", n_jobs=1,
+            tags=library / "tags.csv", out=tmp_path / kernel, valid=0.3, model="kernel_pamir", n_jobs=1,
             encoder=f"precomputed:{library / features}.npy",
             model_params={"kernel": kernel, "epochs": 6, "patience": 2},
         ), grid=GRID)
@@ -117,7 +117,7 @@ def test_settings_are_tuned_over_a_kernel_and_the_best_learns_from_all(library, 
 
 def test_images_of_the_split_valid_have_no_columns_and_are_only_judged_by(library, tmp_path):
     request = FitRequest(
-        tags=library / "splits.csv", out=tmp_path / "run", model="pamir", n_jobs=1,
+        tags=library / "splits.csv", out=tmp_path / "run", model="kernel_pamir", n_jobs=1,
         encoder=f"precomputed:{library / 'K90'}.npy", model_params={"kernel": MADE, "epochs": 6},
     )  # fmt: skip
     tuned = tune(request, grid=GRID)
@@ -127,6 +127,6 @@ def test_images_of_the_split_valid_have_no_columns_and_are_only_judged_by(librar
 
 def test_the_command_fits_over_a_kernel_with_confidences(library, tmp_path):
     call = ["fit", "--tags", str(library / "tags.csv"), "--encoder", f"precomputed:{library / 'K.npy'}", "-o"]
-    done = CliRunner().invoke(app, [*call, str(tmp_path / "run"), "--model", "pamir", "--set", f"kernel={MADE}"])
+    done = CliRunner().invoke(app, [*call, str(tmp_path / "run"), "--model", "kernel_pamir", "--set", f"kernel={MADE}"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "run" / "calibration.safetensors").exists()

@@ -12,7 +12,7 @@ from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix
-from visterm.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_overlaps
+from visterm_research.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_overlaps
 
 MIN_DENSE_SHARE = 0.1
 """Landmarks with a lower share of non-zero values are CSR: a fifth of the memory, and below 0.05 also faster."""

@@ -7,7 +7,13 @@ import pytest
 import scipy.sparse as sp
 
 from reference import overlaps as slow_overlaps
-from visterm.kernels.overlaps import TILE_FEATURES, TILE_LANDMARKS, Overlap, add_dense_overlaps, add_sparse_overlaps
+from visterm_research.kernels.overlaps import (
+    TILE_FEATURES,
+    TILE_LANDMARKS,
+    Overlap,
+    add_dense_overlaps,
+    add_sparse_overlaps,
+)
 
 
 def filled(shape, share, seed=0):

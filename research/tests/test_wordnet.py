@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,16 @@ import pytest
 from tiny_wordnet import LICENCE, write_wordnet
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data import tag_senses
 from visterm.data.relations import sibling_sets
-from visterm.data.tag_senses import WordNet, find_wordnet, is_a_relations, read_index, read_relations, synset_offset
+from visterm_research.data import wordnet as tag_senses
+from visterm_research.data.wordnet import (
+    WordNet,
+    find_wordnet,
+    is_a_relations,
+    read_database,
+    read_index,
+    synset_offset,
+)
 
 SYNSETS = [
     ("entity", [], "that which exists"),
@@ -88,13 +96,6 @@ def test_relations_of_a_vocabulary_use_the_first_senses(folder):
     expected = np.eye(6)
     expected[[0, 1, 2, 3], [1, 0, 3, 2]] = 1
     np.testing.assert_array_equal(sibling_sets(one, tags).toarray(), expected)
-
-
-def test_relations_come_from_a_csv_or_from_a_folder_of_wordnet(folder, tmp_path):
-    tags = ["polar bears", "Brown bear", "peak"]
-    assert read_relations(folder, tags) == is_a_relations(WordNet(folder), tags)
-    (tmp_path / "isa.csv").write_text("tuna,fish\n")
-    assert read_relations(tmp_path / "isa.csv", tags) == [("tuna", "fish")]
 
 
 @pytest.mark.parametrize("line", ["bear", "bear v 1 0 1 0 00000000", "bear n 2 1 @ 2 0 00000000", "bear n x 1 @ 1 0 1"])
@@ -206,3 +207,16 @@ def test_wordnets_nouns_are_read(wordnet_folder: Path):
     assert wordnet.synset(3358726).words == ("flash camera",)  # the paper's example of an id
     tree = wordnet.synset(wordnet.senses("tree")[0])
     assert {"trunk", "limb", "stump"} <= {word for part in tree.parts for word in wordnet.synset(part).words}
+
+
+def test_what_is_no_file_of_a_fitting_size_is_refused_at_once(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "index.noun")
+    (tmp_path / "data.noun").symlink_to("/dev/zero")
+    (tmp_path / "noun.exc").write_text("geese goose\n")
+    for name in ("index.noun", "data.noun"):
+        with pytest.raises(DataError, match=rf"{name} cannot be read from .*no regular file of its size"):
+            read_database(tmp_path, name)
+    assert read_database(tmp_path, "noun.exc") == b"geese goose\n"
+    monkeypatch.setattr(tag_senses, "MAX_FILE_BYTES", 5)
+    with pytest.raises(DataError, match="no regular file of its size"):
+        read_database(tmp_path, "noun.exc")

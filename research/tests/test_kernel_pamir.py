@@ -18,7 +18,7 @@ from visterm.data.tag_queries import queries_of_tags
 from visterm.metrics.retrieval import rank_queries
 from visterm.models.abilities import LearnsOn
 from visterm.models.pamir.pamir import Pamir
-from visterm.models.pamir.triplet_training import KernelTripletTraining
+from visterm_research.models.pamir.kernel_pamir import KernelPamir, KernelTripletTraining
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def csr(rows):
 def test_with_the_products_of_features_for_a_kernel_it_is_linear_pamir(form, settings, planted):
     X, X_test = planted.X_train, planted.X_test
     linear = Pamir(**settings).fit(X, planted.Y_train)
-    dual = Pamir(kernel="precomputed", **settings).fit(form(X @ X.T), planted.Y_train)
+    dual = KernelPamir(kernel="precomputed", **settings).fit(form(X @ X.T), planted.Y_train)
     assert dual.n_held_out_ == linear.n_held_out_ == 300 * settings["valid_share"]
     assert dual.n_epochs_ == linear.n_epochs_
     assert [e["map"] for e in dual.history_] == pytest.approx([e["map"] for e in linear.history_], abs=2e-3)
@@ -60,7 +60,7 @@ def test_with_the_products_of_features_for_a_kernel_it_is_linear_pamir(form, set
 
 def test_given_queries_and_validation_images_are_taken_as_by_linear_pamir(planted):
     X, made, test = planted.X_train, queries_of_tags(planted.Y_train), queries_of_tags(planted.Y_test)
-    linear, dual = Pamir(epochs=8), Pamir(epochs=8, kernel="precomputed")
+    linear, dual = Pamir(epochs=8), KernelPamir(epochs=8, kernel="precomputed")
     linear.fit_queries(X, made.words, made.relevant, valid=(planted.X_test, test.words, test.relevant))
     dual.fit_queries(X @ X.T, made.words, made.relevant, valid=(planted.X_test @ X.T, test.words, test.relevant))
     assert [e["map"] for e in dual.history_] == pytest.approx([e["map"] for e in linear.history_], abs=2e-3)
@@ -96,19 +96,19 @@ def test_training_is_that_of_the_slow_twin(scale, c):
 def test_what_held_out_images_have_in_common_with_each_other_changes_nothing_that_they_measure(planted):
     settings = {"kernel": "precomputed", "epochs": 6, "valid_share": 0.25, "patience": 10}
     K = rbf_kernel(planted.X_train, gamma=2.0)
-    plain = Pamir(**settings).fit(K, planted.Y_train)
+    plain = KernelPamir(**settings).fit(K, planted.Y_train)
     rows = np.flatnonzero(np.arange(300) % 2)
     other = K.copy()
     other[np.ix_(rows, rows)] = np.where(np.eye(150, dtype=bool), 1, 0.5)
     # Some of the rows changed are trained on: the history must differ. Those held out alone must not count.
-    assert [e["map"] for e in Pamir(**settings).fit(other, planted.Y_train).history_] != [
+    assert [e["map"] for e in KernelPamir(**settings).fit(other, planted.Y_train).history_] != [
         e["map"] for e in plain.history_
     ]
     held = held_out_rows(settings, K, planted.Y_train)
     assert len(held) == 75
     other = K.copy()
     other[np.ix_(held, held)] = np.where(np.eye(75, dtype=bool), 1, 0.5)
-    changed = Pamir(**settings).fit(other, planted.Y_train)
+    changed = KernelPamir(**settings).fit(other, planted.Y_train)
     assert [e["map"] for e in changed.history_] == [e["map"] for e in plain.history_]
 
 
@@ -116,7 +116,7 @@ def held_out_rows(settings, K, Y):
     """Find the images without a weight while those held out say when to stop."""
     weights = []
 
-    class Watched(Pamir):
+    class Watched(KernelPamir):
         def _publish(self, *arrays):
             weights.append(arrays[0].copy())
             super()._publish(*arrays)
@@ -128,7 +128,7 @@ def held_out_rows(settings, K, Y):
 
 @pytest.mark.parametrize("kernel", ["chi2", "intersection", "hellinger", "rbf"])
 def test_kernels_by_name_are_those_made_elsewhere_and_keep_only_what_has_a_weight(kernel, planted, tmp_path):
-    model = Pamir(kernel=kernel, epochs=15, valid_share=0.0).fit(planted.X_train, planted.Y_train)
+    model = KernelPamir(kernel=kernel, epochs=15, valid_share=0.0).fit(planted.X_train, planted.Y_train)
     scores = model.decision_function(planted.X_test)
     assert model.landmarks_.shape[1] == model.tag_rows_.shape[1] - 1 <= 300
     save_estimator(model, MODELS, tmp_path, "model")
@@ -139,8 +139,8 @@ def test_kernels_by_name_are_those_made_elsewhere_and_keep_only_what_has_a_weigh
 
 def test_the_rbf_kernel_by_name_scores_as_made_by_scikit_learn(planted):
     X, X_test = planted.X_train, planted.X_test
-    named = Pamir(kernel="rbf", gamma=2.0, epochs=5).fit(X, planted.Y_train, valid=(X_test, planted.Y_test))
-    made = Pamir(kernel="precomputed", epochs=5)
+    named = KernelPamir(kernel="rbf", gamma=2.0, epochs=5).fit(X, planted.Y_train, valid=(X_test, planted.Y_test))
+    made = KernelPamir(kernel="precomputed", epochs=5)
     made.fit(rbf_kernel(X, gamma=2.0), planted.Y_train, valid=(rbf_kernel(X_test, X, 2.0), planted.Y_test))
     np.testing.assert_allclose(
         named.decision_function(X_test), made.decision_function(rbf_kernel(X_test, X, 2.0)), atol=2e-3
@@ -153,19 +153,19 @@ def test_a_kernel_that_is_none_of_mercers_gives_finite_scores(planted):
     noise = rng.normal(size=(300, 300))
     K = planted.X_train @ planted.X_train.T + 0.3 * (noise + noise.T)
     assert np.linalg.eigvalsh(K)[0] < -1
-    model = Pamir(kernel="precomputed", epochs=5).fit(K, planted.Y_train)
+    model = KernelPamir(kernel="precomputed", epochs=5).fit(K, planted.Y_train)
     assert np.isfinite(model.decision_function(K)).all()
 
 
 def test_images_that_are_alike_get_no_weight():
     K = np.ones((4, 4))
-    model = Pamir(kernel="precomputed", epochs=3).fit(K, np.eye(4, 2))
+    model = KernelPamir(kernel="precomputed", epochs=3).fit(K, np.eye(4, 2))
     assert not model.tag_rows_[:, :-1].any()
 
 
 def test_new_tags_are_learned_over_the_same_images(planted):
     K, K_test = rbf_kernel(planted.X_train, gamma=2.0), rbf_kernel(planted.X_test, planted.X_train, 2.0)
-    model = Pamir(kernel="precomputed", epochs=10).fit(K, planted.Y_train[:, :11])
+    model = KernelPamir(kernel="precomputed", epochs=10).fit(K, planted.Y_train[:, :11])
     before = model.decision_function(K_test)
     model.add_tags(K, planted.Y_train[:, [11]])
     scores = model.decision_function(K_test)
@@ -177,24 +177,38 @@ def test_new_tags_are_learned_over_the_same_images(planted):
 def test_what_cannot_be_is_refused_with_what_is_accepted(planted):
     X, Y = planted.X_train, planted.Y_train
     K = rbf_kernel(X)
+    with refused("loss", value="ndcg"):
+        KernelPamir(loss="ndcg").fit(X, Y)
     with refused("kernel", value="linar"):
-        Pamir(kernel="linar").fit(X, Y)
+        KernelPamir(kernel="linar").fit(X, Y)
     with pytest.raises(ShapeError, match=r"X is 300 × 40; with kernel=.precomputed. expected the square kernel"):
-        Pamir(kernel="precomputed").fit(X, Y)
+        KernelPamir(kernel="precomputed").fit(X, Y)
     with pytest.raises(DataError, match=r"X and its transpose differ by .* rows and columns in the same order"):
-        Pamir(kernel="precomputed").fit(K[::-1], Y)
+        KernelPamir(kernel="precomputed").fit(K[::-1], Y)
     with pytest.raises(DataError, match="is -1 on average; expected squared lengths"):
-        Pamir(kernel="precomputed").fit(-K, Y)
+        KernelPamir(kernel="precomputed").fit(-K, Y)
     with refused("kernel"):
-        Pamir(kernel="rbf", epochs=1).fit(X, Y).explain(X[:1], 0)
+        KernelPamir(kernel="rbf", epochs=1).fit(X, Y).explain(X[:1], 0)
 
 
-def test_more_images_need_a_new_fit(planted):
+def test_more_images_need_a_new_fit():
     assert isinstance(Pamir(), LearnsOn)
-    with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as error:
-        _ = Pamir(kernel="precomputed").partial_fit
-    assert error.value.__cause__.setting == "kernel"
+    assert not isinstance(KernelPamir(), LearnsOn)
 
 
 def test_kernels_by_name_keep_the_rules_of_scikit_learn():
-    check_estimator(Pamir(kernel="rbf", epochs=3), on_skip=None)
+    no_partial_fit = {"check_n_features_in_after_fitting": "it calls partial_fit, which is None"}
+    check_estimator(KernelPamir(kernel="rbf", epochs=3), on_skip=None, expected_failed_checks=no_partial_fit)
+
+
+def test_a_kernel_cannot_become_a_graph(planted):
+    model = KernelPamir(epochs=1).fit(planted.X_train, planted.Y_train)
+    with refused("kernel", value="rbf"):
+        model.write_steps(None, "x")
+
+
+def test_a_score_is_the_sum_of_the_shares_of_training_images(planted):
+    K = rbf_kernel(planted.X_train, gamma=2.0)
+    model = KernelPamir(kernel="precomputed", epochs=2).fit(K, planted.Y_train)
+    row, bias = model._scorer(K[:1], 3)
+    assert K[0] @ row + bias == pytest.approx(model.decision_function(K[:1])[0, 3], abs=1e-3)

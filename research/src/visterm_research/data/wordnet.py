@@ -1,4 +1,6 @@
-"""WordNet's nouns, and the meaning of a tag in WordNet: by a mapping file, by its id, or its first sense as a noun.
+"""WordNet's nouns, what a tag means in WordNet, and the part-of and is-a relations of tags by their meanings.
+
+A tag means what a mapping file says, the synset whose id it is, or its first sense as a noun.
 
 The format of WordNet's files is described in its manual pages wndb(5WN) and morphy(7WN), which also defines
 how plurals are looked up; wnintro(1WN) documents the two environment variables.
@@ -11,17 +13,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from visterm.core.errors import DataError
-from visterm.core.files import GB, read_regular
+from visterm.core.checks import check_choice
+from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.relations import PairFormat, read_is_a, read_pairs, write_pairs
+from visterm.data import PairFormat, PartOf, read_pairs, write_pairs
 
 DEBIAN = "/usr/share/wordnet"  # Folder of Debian's package wordnet-base
 
 # Folders to search if no folder is given and no environment variable is set
 FOLDERS = (DEBIAN, "/usr/local/WordNet-3.0/dict", "/usr/local/WordNet-3.1/dict", "/opt/homebrew/opt/wordnet/dict")
+
+MAX_FILE_BYTES = 2**30
 
 HYPERNYMS = ("@", "@i")  # Pointer symbols: is a kind of, is an instance of
 PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)  # Has a part (trunk), has a member (tree), is made of (water)
@@ -30,6 +34,9 @@ PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)  # Has a part (trunk), ha
 PLURAL_ENDINGS = (
     ("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y")
 )  # fmt: skip
+
+# Kinds of parts of a synset: the trunk of a tree, a tree of a forest, the water of ice
+Meronyms = Literal["parts", "members", "substances"]
 
 _ID = re.compile(r"n(\d{8})|(\d{8})-n", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"\d{1,8}", re.ASCII)
@@ -196,14 +203,17 @@ def parse_synset(line: str, offset: int) -> Synset:
 
 
 def read_database(folder: Path, name: str) -> bytes:
-    """Read one database file. Raises DataError if it is missing."""
+    """Read one database file. Raises DataError if it is missing, not a regular file, or too large."""
+    path, problem = folder / name, "no regular file of its size"
     try:
-        return read_regular(folder / name, GB)
+        if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:  # reading a named pipe would block
+            return path.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"WordNet's {name} cannot be read from {folder} ({error.strerror}). Pass the folder of its "
-            f"database files; Debian's package wordnet-base has it at {DEBIAN}."
-        ) from error
+        problem = str(error.strerror)
+    raise DataError(
+        f"WordNet's {name} cannot be read from {folder} ({problem}). Pass the folder of its database files; Debian's "
+        f"package wordnet-base has it at {DEBIAN}."
+    )
 
 
 class TagSense(NamedTuple):
@@ -333,11 +343,6 @@ def write_mapping(path: str | os.PathLike[str], senses: Iterable[TagSense]) -> N
     write_pairs(path, header, rows)
 
 
-def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[tuple[str, str]]:
-    """Read is-a relations of tags from a CSV, or from WordNet's folder. Raises DataError if the path is unusable."""
-    return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
-
-
 def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[tuple[str, str]]:
     """Return the pairs (tag, direct parent) of all tags, by the most frequent meaning of each tag.
 
@@ -351,6 +356,91 @@ def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[tuple[str, str
 def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[tuple[str, str]]:
     """Return the pairs (tag, direct parent) of a tag with this meaning; parents are named as in `is_a_relations`."""
     return [(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
+
+
+class WrittenRelations(NamedTuple):
+    """What `write_relations` wrote."""
+
+    part_of: list[PartOf]
+    is_a: list[tuple[str, str]]  # Child and direct parent
+    senses: TagSenses
+
+
+def write_relations(
+    folder: Path,
+    tags: Iterable[str],
+    wordnet: str | os.PathLike[str] | None = None,
+    *,
+    mapping: str | os.PathLike[str] | None = None,
+    inherit: int | None = 1,
+) -> WrittenRelations:
+    """Write ``part_of.csv``, ``isa.csv`` and ``tag_synsets.csv`` of tags into a folder, those that are not empty.
+
+    The arguments are those of `WordNet`, `match_tags` and `wordnet_part_of`. Raises DataError if no tag is a part or a
+    kind of anything.
+    """
+    database = WordNet(wordnet)
+    senses = match_tags(database, tags, mapping=mapping)
+    part_of = wordnet_part_of(database, senses, inherit=inherit)
+    meanings = ((sense.tag, sense.synset) for sense in senses if sense.synset is not None)
+    is_a = [relation for tag, synset in meanings for relation in is_a_of_synset(database, tag, synset)]
+    if not (part_of or is_a):
+        raise DataError(
+            f"The WordNet of {database.folder} knows none of the tags as a part or a kind of another; "
+            f"{senses.summary()} Say what they mean, in a CSV of tag,synset."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, header, pairs in (("part_of.csv", ("part", "whole"), part_of), ("isa.csv", ("child", "parent"), is_a)):
+        if pairs:
+            write_pairs(folder / name, header, pairs)
+    write_mapping(folder / "tag_synsets.csv", senses)
+    return WrittenRelations(part_of, is_a, senses)
+
+
+def wordnet_part_of(
+    wordnet: WordNet, senses: TagSenses, *, inherit: int | None = 1, meronyms: Iterable[Meronyms] = ("parts",)
+) -> list[PartOf]:
+    """Return the part-of relations of tags, from a WordNet and the senses of the tags in it.
+
+    A tag has the parts of its synset, and inherits parts along is-a: a house is a building, and a building has windows.
+    Parts themselves inherit nothing: a porthole is a window, but not a part of a house. Parts are inherited over
+    `inherit` steps of is-a; 0: only a synset's own parts; 1: also the parts of its direct hypernyms; None: no limit.
+    More steps find more, but vaguer relations: all animals have heads. `meronyms` are the kinds of parts: "parts",
+    "members" (a forest's trees) and "substances" (the water of ice).
+
+    Relations are unique, in the order of the wholes' tags; the parts of the nearest synset come first. Tags of the same
+    synset (stairs, steps) have the same relations. Raises UserError if `inherit` is not None or a whole number of 0 or
+    more, or `meronyms` has another word.
+    """
+    if inherit is not None and (isinstance(inherit, bool) or not isinstance(inherit, int) or inherit < 0):
+        expected = "a whole number of 0 or more, or None for no limit"
+        raise UserError(setting="inherit", value=inherit, expected=expected)
+    kinds = tuple(meronyms)
+    for kind in kinds:
+        check_choice(kind, "meronyms", get_args(Meronyms))
+    tags = senses.tags_by_synset()
+    relations: dict[PartOf, None] = {}
+
+    for sense in senses:
+        if sense.synset is None:
+            continue
+        for ancestor in _ancestors(wordnet, sense.synset, inherit):
+            for offset in (offset for kind in kinds for offset in getattr(ancestor, kind)):
+                if offset != sense.synset.offset:
+                    relations.update(dict.fromkeys(PartOf(part, sense.tag) for part in tags.get(offset, ())))
+    return list(relations)
+
+
+def _ancestors(wordnet: WordNet, synset: Synset, steps: int | None) -> Iterator[Synset]:
+    """Yield a synset and its hypernyms over up to `steps` steps, without repetitions, the nearest first."""
+    level, visited, step = [synset], {synset.offset}, 0
+    while level:
+        yield from level
+        if step == steps:
+            return
+        offsets = dict.fromkeys(offset for child in level for offset in child.hypernyms if offset not in visited)
+        visited.update(offsets)
+        level, step = [wordnet.synset(offset) for offset in offsets], step + 1
 
 
 def _key(tag: str) -> str:
