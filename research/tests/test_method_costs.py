@@ -94,6 +94,6 @@ def test_a_family_s_table_has_its_own_models_in_bold_and_says_which_were_stopped
         "| `knn` | 0.500 · 0.125 | 0.500 · 0.125 |",
     ]
     assert (
-        "Without figures on these data sets: `logistic`, `ease`, `text_ridge`, `fasttag`, `least_squares`, `svm`"
+        "Without figures on these data sets: `logistic`, `ease`, `als`, `text_ridge`, `fasttag`, `least_squares`, `svm`"
         in tables.figures("linear")
     )
