@@ -111,6 +111,7 @@ def fit(
     if pairs is not None:
         _fit_pairs(context, pairs, out)
         return
+
     if full:
         raise UserError("--full is for a catalogue; a new run learns everything anyway. Leave it out.")
     if out is None:

@@ -103,6 +103,7 @@ def search(
         _emit_hits(request, answer)
     else:
         _show_hits(result.hits, scores=request.like is not None)
+
     for line in answer.unknown_filters:
         say(line)
     if not (result.hits or answer.unknown_filters):  # an empty output could look like a failed search

@@ -66,6 +66,7 @@ def read_features(
         if value is not None and not is_parquet:
             problem = f"Only Parquet files have columns, and {file} is not a Parquet file."
             raise UserError(problem, setting=setting, value=value, advice="Leave it out.")
+
     if is_parquet:
         names_in_file, rows = _read_parquet(file, column, name_column, with_names=names is None)
     elif shards:

@@ -187,6 +187,7 @@ def positions_of(names: Sequence[Any] | NDArray[Any], known: NDArray[Any], kind:
         wanted = np.array([int(text) if text.isdecimal() else -1 for text in texts], np.int64)
     elif known.dtype.kind not in "iu":
         wanted = wanted.astype(str)
+
     order = np.argsort(known, kind="stable")
     positions = order[np.minimum(np.searchsorted(known, wanted, sorter=order), known.size - 1)]
     if (unknown := known[positions] != wanted).any():

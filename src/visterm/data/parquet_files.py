@@ -115,6 +115,7 @@ def _sparse(indices: pa.ChunkedArray, values: pa.ChunkedArray, label: str) -> sp
             f"{label}, row {misfits[0] + 1}: it has {lengths[misfits[0]]:,} indices and {counts[misfits[0]]:,} values; "
             "expected one value per index."
         )
+
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     negative = np.flatnonzero(columns < 0)
     if negative.size:

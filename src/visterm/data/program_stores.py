@@ -112,6 +112,7 @@ def _found(program: str, path: Path, stored: StoredTags, folder: Path, files: Se
     for photo, file in zip(stored.photos, file_of, strict=True):
         if file is not None and photo.tags:
             paths_of[file] |= dict.fromkeys(_usable(photo.tags, str(file), invalid))
+
     used = [tag for tags in paths_of.values() for tag in tags]
     tree, names = tree_of_places(used)
     records = [

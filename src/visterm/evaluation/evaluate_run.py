@@ -306,6 +306,7 @@ def _measure_annotation(
     if other is not None:
         given_counts = {"given": evaluation.n_given, "given_left_out": evaluation.n_unknown}
         extra_figures["map_counts"] = other.counts | given_counts
+
     if request.precision is not None:
         extra_figures["wanted_precision"] = precision_summary(evaluation, names, request.precision)
     _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, mapped=other is not None)

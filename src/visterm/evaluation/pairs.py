@@ -27,7 +27,6 @@ from visterm.tagging.recommender import Recommender
 SPLITS, UNITS = ("leave-one-out", "random", "temporal"), ("user", "item")
 LONG_NAMES = {"recall": "r", "precision": "p"}  # Names of metrics in other programs -> our names
 LISTED = {"coverage", "popularity"}  # Metrics of the lists alone
-BLOCK_SCORES = 2**23
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,7 @@ def evaluate_pairs(
         train, held_out = _split(read, split, share, as_generator(random_state))
     else:
         train, held_out = read, _only_test(read, Pairs.of(test, **columns))
+
     cases = _cases(train, held_out, by)
     entries = []
     progress.start("compare models", len(models))
@@ -152,6 +152,7 @@ def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> 
             is_held = rng.random(given.nnz) < share
         held_out = sp.csr_array((is_held.astype(np.float32), given.indices, given.indptr), shape=given.shape)
         held_out = as_csr(held_out)
+
     weights = as_csr(pairs.weights - pairs.weights.multiply(held_out))
     if not held_out.nnz or not weights.nnz:
         raise DataError(f"There are {given.nnz:,} pairs, too few to hold some out and learn from the others.")
@@ -203,13 +204,10 @@ def _measure(
     recommender: Recommender, cases: _Cases, names: dict[str, tuple[str, int]]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the values of each metric, over users or items."""
-    step = max(1, BLOCK_SCORES // cases.relevant.shape[1])
     lists = {k: [] for _, k in names.values() if k}  # type: dict[int, list[NDArray[np.int64]]]
 
     def blocks() -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        for start in range(0, cases.users.size, step):
-            rows = slice(start, min(start + step, cases.users.size))
-            scores = recommender.scores(cases.users[rows])
+        for rows, scores in recommender.score_blocks(cases.users):
             yield rows, scores
             if lists:
                 scores[cases.excluded[rows].nonzero()] = -np.inf

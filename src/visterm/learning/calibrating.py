@@ -82,6 +82,7 @@ def expectations(
     if below is not None:
         n_above = given.multiply((given.astype(np.int32) @ below.astype(np.int32).T) > 1).sum(axis=1)
         lowest = {N_LOWEST_TAGS: float((n_given - n_above[tagged]).mean())}
+
     return lowest | {
         N_CORRECT_TAGS: float(np.mean(n_correct)),
         N_GIVEN_TAGS: float(n_given.mean()),

@@ -111,6 +111,7 @@ def restore(
                 _extract(archive, folder, file)
         elif read_json(target / MANIFEST).get("restored_from") != mark:
             raise StorageError(f"{target} is a catalogue already. Choose another name, or move it away.")
+
     opened = Catalogue.load(target)
     stored, tagger = opened.stored, opened.tagger
     run = stored.runs.current()

@@ -54,6 +54,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
                 f"There is no run, catalogue or features folder at {path}: the path does not exist. {advice}"
             )
         raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {advice}")
+
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)
@@ -95,6 +96,7 @@ def check(path: str | os.PathLike[str]) -> str:
         folder = stored.run_folder.with_name(run.fingerprint)
         if run.current or folder.exists():  # users may delete the files of earlier runs
             open_folder(folder, "run")
+
     return (
         "no damage: the rows and the runs are unchanged, all features can be read, and the database passes SQLite's "
         "checks. Not checked: values of the database that are in no index (sizes, dates, scores), and seconds of "

@@ -213,6 +213,7 @@ def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: Catalog
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
         counts = np.concatenate([old_vocabulary.counts, counts])
         vocabulary = Vocabulary([*old_vocabulary.tags, *new_tags], counts, old_vocabulary.aliases | given_tags.aliases)
+
     relations = _with_tree_tags(tagger, tree_tags, vocabulary)
     model.remember(relations.side_knowledge(vocabulary, model.takes))
     model.partial_fit(train.X, train.encode(vocabulary), images=False)
@@ -244,6 +245,7 @@ def _fitted_again(
     if len(vocabulary) == 0:
         problem, advice = f"No tag has {min_count} images to learn from.", "Lower `min_count`, or tag more images."
         raise DataError(problem, setting="min_count", value=min_count, advice=advice)
+
     unfitted = _with_model(tagger, clone(tagger.model), vocabulary, _with_tree_tags(tagger, tree_tags, vocabulary))
     if unfitted.relations.part_of or unfitted.relations.is_a:  # from runs of older versions
         unfitted.model.set_known(part_of=None, siblings=None)
@@ -323,6 +325,7 @@ def _comparison_facts(old_run: Tagger, new_run: Tagger, held_out: CatalogueImage
     if np.count_nonzero(~np.isnan(old_precisions)) >= MIN_COMPARED_PHOTOS:
         change = paired_bootstrap(new_precisions, old_precisions)
         interval = (change.low, change.high)
+
     return {
         "before": float(np.nanmean(old_precisions)),
         "after": float(np.nanmean(new_precisions)),

@@ -103,6 +103,7 @@ def photos_of(
             _with_arrays(items), names, [None] * len(items), encoder, None, root, root,
             left_out=tuple(unsearched.closed), remarks=unsearched.remarks(),
         )  # fmt: skip
+
     corpus = read_corpus(None, images, tags)
     source = source_of_rows(encoder, corpus)
     names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
@@ -162,6 +163,7 @@ def _tags_of_videos(videos: Sequence[str], remarks: list[str]) -> list[list[str]
         except DataError as error:
             tags_of_videos.append(None)
             faults.append(str(error))
+
     if faults:
         n_faults = count_of(len(faults), "video")
         remarks.append(f"Left out: {n_faults} whose keywords cannot be read, such as: {faults[0]}")

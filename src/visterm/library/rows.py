@@ -261,6 +261,7 @@ class RowWriter:
                 files.append((image, str(self.videos.picture_of(image))))
             except ImageError as error:
                 failed.append(Skipped(error.path, error.reason))
+
         if not files:
             return []
         X, encoded_positions, unreadable = self._tagger.encoder.encode([file for _, file in files], progress=steps)
@@ -307,6 +308,7 @@ def predictions_of(
         confidences = None if tagger.calibration is None else tagger.calibration.confidences(scores, columns)
     else:
         columns, scores, confidences = tagger.best_tags(X, min(k + max_rejected, len(tags)) if k else len(tags))
+
     results: dict[int, list[Prediction]] = {}
     for row, image_id in enumerate(image_ids):
         left_out = set(map(tag_key, rejected.get(image_id, ())))

@@ -115,6 +115,7 @@ def learn_first(catalogue: Catalogue, stop: Callable[[], bool], progress: Progre
     if stored.tags.come_from_files():
         outcome = catalogue.learn(stop=stop, progress=progress)
         return "" if outcome.cancelled else f"Learned {outcome_text(outcome, stored.run_folder)}"
+
     if len(tagger.vocabulary) or not len(catalogue):
         return ""
     no_tags = "No photo has a tag yet. On the page, choose photos that show the same, give them a tag, and learn."

@@ -272,6 +272,7 @@ def share_of_right(n_right: ArrayLike, n_given: ArrayLike) -> Interval | None:
         design_effect = max(
             1.0, n_tags.size / (n_tags.size - 1) * float(residuals @ residuals) / n**2 / independent_variance
         )
+
     m = n / design_effect
     centre = (share + Z95**2 / (2 * m)) / (1 + Z95**2 / m)
     half = Z95 / (1 + Z95**2 / m) * float(np.sqrt(share * (1 - share) / m + Z95**2 / (4 * m**2)))

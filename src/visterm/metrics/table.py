@@ -143,6 +143,7 @@ def _parse(name: str) -> RequestedMetric:
         k = int(digits.group()) if digits else EXAMPLE_K
         problem = unknown("metric", name, [metric.spelling(k) for metric in METRICS])
         raise UnknownNameError(problem, setting="metrics", value=name, advice="`visterm metrics` lists them.")
+
     if not metric.takes_k:
         if separator:
             problem = f"The metric '{name}' has a k, but {base} measures whole rankings."

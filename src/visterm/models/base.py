@@ -357,6 +357,7 @@ class Annotator(Estimator, ABC):
             valid = X_valid, check_tags(as_matrix(valid[1], self), X_valid.shape[0])
             if valid[1].shape[1] != Y.shape[1]:
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
+
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()

@@ -41,6 +41,7 @@ def folded_rows(model: Annotator, Y: sp.csr_array, Y_fit: sp.csr_array) -> Matri
             f"The model '{name}' has no rows for new users.",
             setting="model", value=name, advice="Choose another `model`: auto, ease, item_knn, wsabie or vse_ens.",
         )  # fmt: skip
+
     images = np.flatnonzero(np.diff(Y_fit.indptr))
     images = np.sort(np.random.default_rng(0).permutation(images)[:SAMPLE_IMAGES])
     known = _mean_vectors(Y_fit[images], V)

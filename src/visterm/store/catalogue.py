@@ -254,6 +254,7 @@ class StoredCatalogue:
             rows = [row for i in uncached_ids for row in self.database.rows(statement, (i,))]
         else:
             rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(uncached_ids),))
+
         statement = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
         [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, statement))
         links = self.connected.links(uncached_ids) if is_connected and uncached_ids else {}

@@ -139,6 +139,7 @@ class CurrentRows:
             selected = slice(None) if ids is None else np.searchsorted(self.ids, ids)
             products: NDArray[np.float32] = self.products(q, ids) / self._lengths[selected, None]
             return products
+
         Q = as_rows(q, "q", self.width, allow_vector=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
@@ -321,6 +322,7 @@ class Part(ABC):
             n_dropped = len(self.hidden)
         elif positions is None:
             positions = self.visible
+
         n_rows = len(self.ids) if positions is None else len(positions)
         k = min(k, n_rows - n_dropped)
         if k == 0:

@@ -69,6 +69,7 @@ class Database:
             with self.transaction() as connection:
                 _make_tables(connection)
             return
+
         pragmas = "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version"
         [(marker, stored_format)] = self.rows(pragmas)
         if marker != APPLICATION_ID or stored_format < 1:
@@ -153,6 +154,7 @@ class Database:
             if is_full or getattr(self._of_thread, "seen", None) != version:
                 self._of_thread.seen, self._cache, self._cached_bytes = version, {}, 0
             cache = self._cache
+
         if key in cache:
             cached: T = cache[key]
             return cached

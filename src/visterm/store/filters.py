@@ -145,6 +145,7 @@ def conditions_of(limits: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[li
             keys(tag), threshold, *active.values,
         )  # fmt: skip
         add(f"NOT {REJECTED}", keys(tag, limits.exact_spellings if tag in limits.exact_spellings else limits.spellings))
+
     if limits.folder is not None:
         folder = limits.folder_path or os.fspath(absolute(limits.folder))
         prefix, text = start_of_paths(folder), "CAST(? AS TEXT)"

@@ -142,6 +142,7 @@ def read_index(path: Path, settings: IndexSettings, width: int) -> FaissIndex:
         index = faiss.read_index(os.fspath(path))
     except RuntimeError as error:
         raise CorruptFileError(f"{path} is not an index of rows: {str(error).splitlines()[-1]}") from error
+
     if (index.ntotal, index.d) != (settings.n_rows, width):
         raise CorruptFileError(
             f"{path} covers {index.ntotal} rows of {index.d} numbers; expected {settings.n_rows} of {width}."

@@ -59,6 +59,7 @@ def active_tags(pairs: str | None = None) -> ActiveTags:
             "AND ({0}.tag_id, o.tag_id) IN "
             "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)))"
         )
+
     not_under = "1" if pairs is None else f"(g.source = 'person' OR {no_broader.format('g')})"
     condition = f"{NOT_REJECTED} AND {not_under}"
     somewhere = (

@@ -226,6 +226,7 @@ def _with_names(
             confidences = all_confidences[
                 np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), columns
             ].tolist()
+
     named_tags = (
         Tag(tags[i], s, confidence=confidence) if i < n else Tag(words[i - n], s, trained=False)
         for i, s, confidence in zip(tag_ids.tolist(), values.tolist(), confidences, strict=True)
@@ -298,6 +299,7 @@ def cutoff_of(
             setting="best_f1" if precision is None else "precision", value=best_f1 if precision is None else precision,
             advice="Fit the run again, or pass a minimum confidence (`min_confidence`).",
         )  # fmt: skip
+
     held_out = calibration.held_out
     chosen = cutoff_for_precision(held_out, precision) if precision is not None else cutoff_of_best_f1(held_out, mean)
     result: NDArray[np.float64] = np.maximum(chosen, cutoff)

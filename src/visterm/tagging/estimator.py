@@ -76,6 +76,7 @@ class TaggerEstimator(Estimator, Run):
             else:
                 valid_names = sorted(self.get_params())
                 raise UserError(unknown("setting of a Tagger", key, valid_names), setting=key, value=value)
+
         new_tagger = type(self)(**settings)
         vars(self).clear()
         vars(self).update(vars(new_tagger))

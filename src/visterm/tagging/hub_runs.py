@@ -89,6 +89,7 @@ def write_shared(
     if not with_photos:
         _check_no_photos(run)
         shared_parts = shared_parts.changed(skipped=[], learned_images=LearnedImages())
+
     with new_folder(folder, "run", check=partial(check_opens, type(run)), fingerprint=run.fingerprint) as target:
         write_run(shared_parts, target)
         for file in target.glob("*.json"):
@@ -142,6 +143,7 @@ def _fetch_cached(client: Any, repository: str, name: str, revision: str) -> Pat
             raise
         LOG.warning("The hub cannot be reached: using the cached %s of %s.", name, repository)
         return path
+
     if revision != fetched.commit:
         reference = fetched.path.parents[2] / "refs" / revision
         reference.parent.mkdir(parents=True, exist_ok=True)

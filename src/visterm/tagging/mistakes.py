@@ -151,6 +151,7 @@ def mistakes_among(
         mistakes = find_mistakes(
             chances, Y, folds, settled=settled, answers=answers, tags=columns, related=related, limit=limit, seed=seed
         )
+
     results = []
     for name in KINDS if kind is None else (kind,):
         pairs = getattr(mistakes, name)
@@ -264,6 +265,7 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
         squares += (block**2).sum(axis=0)
         sums_with_tag += np.where(has_tag, block, 0).sum(axis=0)
         counts += has_tag.sum(axis=0)
+
     mean = sums / n_images
     variance = squares / n_images - mean**2
     is_usual = counts > MAX_IMAGES_OF_UNUSUAL_TAG

@@ -57,6 +57,7 @@ def known_relations(run: Run, k: int = 20, more_relations: WordRelations | None 
             "This run knows no part-of relations.",
             setting="tag_rules", advice="Fit it with the tag rule part_of, or pass a file with it as `tag_rules`.",
         )  # fmt: skip
+
     parts, wholes = beliefs.known.T
     if not beliefs.has_scores:
         pairs = list(zip(parts, wholes, strict=True))[: k or None]
@@ -104,6 +105,7 @@ def label_pair(
             "Both tags are given, so there is no tag to find.",
             setting="object_tag", value=object_tag, advice="Leave `object_tag` or `part_tag` out.",
         )  # fmt: skip
+
     vocabulary = run.vocabulary
     given = {
         name: [vocabulary.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None

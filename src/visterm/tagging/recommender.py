@@ -137,6 +137,7 @@ class Recommender(Estimator):
         if user_features is not None:
             features = sp.csr_array(as_rows(user_features, "user_features"))
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
+
         given = as_csr(pairs.weights > 0)
         side = SideKnowledge(word_vectors=item_features, pair_weights=pairs.weights if pairs.has_weights else None)
         vocabulary = Vocabulary(
@@ -202,11 +203,9 @@ class Recommender(Estimator):
         wanted = np.arange(self.users_.size) if users is None else positions_of(users, self.users_, "user")
         columns = None if among is None else np.unique(positions_of(among, self.items_, "item"))
         n_items = self.items_.size if columns is None else columns.size
-        step = max(1, BLOCK_SCORES // self.items_.size)
         progress.start("recommend items", wanted.size)
-        for start in range(0, wanted.size, step):
-            block = wanted[start : start + step]
-            scores = self.scores(block)
+        for rows, scores in self.score_blocks(wanted):
+            block = wanted[rows]
             if exclude_seen:
                 seen = self.pairs_.weights[block]
                 scores[np.repeat(np.arange(block.size), np.diff(seen.indptr)), seen.indices] = -np.inf
@@ -301,6 +300,7 @@ class Recommender(Estimator):
         if not isinstance(self.run_.model, AddsTags):
             name = MODELS.name_of(self.run_.model)
             raise UserError(f"The model '{name}' cannot add items.", setting="model", value=name, advice="Fit again.")
+
         entries = new.weights.tocoo()
         shape = self.users_.size, new.items.size
         added = sp.csr_array((entries.data, (positions[entries.row], entries.col)), shape=shape)
@@ -323,6 +323,16 @@ class Recommender(Estimator):
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all items for users by their positions in `users_`, shape (n_users, n_items)."""
         return self.run_.model._scores(self._image_rows(users))
+
+    def score_blocks(self, users: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield slices of `users`, which are positions, and their `scores`: memory doesn't grow with the users."""
+        model, columns = self.run_.model, None
+        step = max(1, BLOCK_SCORES // self.items_.size)
+        for start in range(0, users.size, step):
+            rows = slice(start, min(start + step, users.size))
+            U = self._image_rows(users[rows])
+            columns = model._tag_columns(U, users.size) if columns is None else columns
+            yield rows, model._scores(U, columns)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the run, which `load` opens again; weights of pairs are not saved.

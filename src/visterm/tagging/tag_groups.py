@@ -140,6 +140,7 @@ def alias_pairs(
     elif V is not None:
         directions = _unit_centred(V)
         nearness, thresholds = partial(_cosines, directions), MIN_COSINE_OF_SLIPS
+
     nearness_values = [None] * len(similar_spellings) if nearness is None else nearness(first, second).tolist()
     spelling_pairs = [AliasPair(*pair, value) for pair, value in zip(similar_spellings, nearness_values, strict=True)]
     raised_thresholds = {
@@ -247,6 +248,7 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias
         if rarer != other:
             joined_to[rarer] = other
         joined_pairs.append(pair)
+
     members: defaultdict[int, list[int]] = defaultdict(list)
     for tag, number in enumerate(family.tolist()):
         members[joined_to.get(number, number)].append(tag)

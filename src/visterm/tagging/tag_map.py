@@ -126,6 +126,7 @@ def _plane_positions(V: NDArray[np.float64]) -> NDArray[np.float64]:
         points = manifold.TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(
             points
         )
+
     if points.shape[1] < 2:
         points = np.column_stack([points, np.zeros(n)])
     points = np.asarray(points[:, :2], np.float64)

@@ -56,6 +56,7 @@ def typed_query(
             unknown.append(word)
             continue
         signs.append(word.sign)
+
     unknown_positive = [word.text for word in unknown if word.sign > 0]
     unknown_words = [word.text for word in unknown]
     if not signs or (unknown_positive and max(signs) < 0):

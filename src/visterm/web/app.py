@@ -66,6 +66,7 @@ def create_app(
     for module in (search, images, about, tags, jobs, vision):
         dependencies = [] if module is about else [Depends(refuse_unknown)]  # health checks may add any parameters
         app.include_router(module.router, prefix=PREFIX, dependencies=dependencies)
+
     for other_router in (label_studio, router, static_files):
         app.include_router(other_router)
     for page in (search_page, browse, picture, review, tags_page, library, duplicates):

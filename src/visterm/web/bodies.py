@@ -135,6 +135,7 @@ class _Body:
             if remaining <= PIECE_SECONDS:
                 problem = f"The body of the request took longer than {self._seconds:g} s."
             raise HttpError(408, problem) from error
+
         self._is_complete = not message.get("more_body", False)
         n_bytes = len(message.get("body", b""))
         self.check(self.n_bytes + n_bytes)

@@ -84,6 +84,7 @@ class Decoders:
             answer = process.ask(header, content, self._seconds)
         finally:
             self._idle.put(process)
+
         if answer is None:
             self.n_died.value += 1
             raise ImageError("image", DECODER_DIED)
@@ -149,6 +150,7 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
         process.stdin.flush()
     except (OSError, ValueError):  # it died (an invalid argument on Windows), or `kill` has closed the pipe
         return None
+
     answer_header = read_exactly(process.stdout, ANSWER.size)
     if answer_header is None:
         return None

@@ -107,6 +107,7 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
     if not isinstance(error, VistermError) or code == "internal":
         LOG.error("A request failed.", exc_info=error)
         return HttpError(500, "The service failed to answer this request. Its log says why.")
+
     if code in ("damaged", "disk_full", "disk_fails"):
         LOG.error("%s", error)  # one line without a traceback: the cause is known
     headers = {"retry-after": "60"} if code == "disk_fails" else None

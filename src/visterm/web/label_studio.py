@@ -181,6 +181,7 @@ async def _predict(service: Service, task: Task, config: Choices, version: str) 
     except (ImageError, DataError) as error:
         reason = error.reason if isinstance(error, ImageError) else str(error)
         return {"result": [], "score": 0.0, "model_version": version, "error": reason}
+
     choices = [(tag, config.names.get(tag_key(tag.tag), "") if config.names else tag.tag) for tag in tags]
     choices = [(tag, name) for tag, name in choices if name]
     suggestions = [(tag, name) for tag, name in choices if (tag.confidence or 0.0) >= PREDICTED_FROM]

@@ -38,6 +38,7 @@ async def refuse_unknown(request: Request) -> None:
             fields = getattr(parameter.field_info.annotation, "model_fields", None)  # a model has many parameters
             parameters.update([parameter.alias] if fields is None else fields)
         dependants += dependant.dependencies
+
     for name in request.query_params:
         if name not in parameters:
             name = name[:MAX_SHOWN_LETTERS]

@@ -157,6 +157,7 @@ class Security:
         if not self._access.answers_to(host):
             advice = "Start it with each host name that it has: visterm serve CATALOGUE --name NAME"
             return HttpError(421, f"This service is not called {host!r}. {advice}").answer()
+
         method, path = scope["method"], scope["path"]
         # Browsers say which site's page sends a request; programs send neither of these headers.
         origin = headers.get("origin")

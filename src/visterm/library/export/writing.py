@@ -159,6 +159,7 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
     if profile is None:
         problem = f"Tags of photos cannot be written to '{name}'."
         raise UserError(problem, setting="to", value=name, expected=one_of(TARGETS))
+
     for_program = name in PROFILES
     if for_program and not keep_originals and profile.to != EMBED:
         problem = f"`overwrite` is for tags inside photos, and {name} does not change photos."

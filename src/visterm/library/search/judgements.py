@@ -127,6 +127,7 @@ def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgeme
     for word, photos in parts.items():
         has_word[photo_of[start : start + len(photos)], word] = True
         start += len(photos)
+
     if len(left_out) and len(ids):
         stays = positions_of(ids, left_out) < 0
         ids, positions, has_word = ids[stays], positions[stays], has_word[stays]

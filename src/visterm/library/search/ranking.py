@@ -280,6 +280,7 @@ class ByConfidence:
             likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain_positions)
             needed_positions = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[needed_positions], products[needed_positions]
+
         ids, products = photos.without_left_out(ids, products)
         products_of = partial(rows.products, ids=None if ids is rows.ids else ids)
         log_odds = scores.tagger.word_odds(products, words.tags, products_of)
@@ -372,6 +373,7 @@ def plan_ranking(
     if is_learned and has_cutoff and combine not in (None, CONFIDENCE):
         problem = f"A cut-off needs images ranked by confidence, and `combine` is {combine!r}."
         raise UserError(problem, setting="combine", value=combine, advice="Leave one of the two out.")
+
     if calibration is None and ((is_learned and has_cutoff) or combine == CONFIDENCE):
         advice = f"Fit the run again with at least 20 tagged photos, and index again; or leave `{setting}` out."
         raise UserError(
@@ -421,6 +423,7 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
         ids, values = np.concatenate([judged.ids[~leads], ids]), np.concatenate([scores[~leads], values])
         order = best_by((values, -ids), k)
         ids, values = ids[order], values[order]
+
     first = np.flatnonzero(leads)
     n_given = judged.n_given[first]
     order = best_by((judged.n_unlearned_words[first], n_given, scores[first], model_sums[first], -judged.ids[first]), k)

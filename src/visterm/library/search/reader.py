@@ -363,6 +363,7 @@ def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
             problem = f"The catalogue has no image {image} to search by."
             raise DataError(problem, setting="image", value=int(image), advice="Searches return the ids of images.")
         return int(image)
+
     if not isinstance(image, str | os.PathLike):
         return None
     record = stored.images.by_path(real_path(image))

@@ -48,6 +48,7 @@ class SearchRequest:
         if self.sort == MATCH and self.words is None and self.like is None:
             problem = "`sort` chance and a search without words do not go together."
             raise UserError(problem, setting="sort", value=MATCH, advice="Leave one of the two out.")
+
         for how in self.expand:
             check_choice(how, "expand", EXPANSIONS)
         if self.min_confidence is not None:

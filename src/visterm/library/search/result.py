@@ -136,6 +136,7 @@ def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     if not len(positive_tags) and unlearned:
         problem = f"Only tags that the run has learned have relations, and it has not learned: {', '.join(unlearned)}."
         raise UserError(problem, setting="expand", value=how, advice="Leave `expand` out, or add a tag.")
+
     if not len(positive_tags):
         problem = "All words of the search have a '-', so there is no word to expand."
         raise UserError(problem, setting="expand", value=how, advice="Add a word without a '-'.")
@@ -154,6 +155,7 @@ def _parts(tagger: Tagger, wholes: NDArray[np.int32]) -> list[RelatedTag]:
     if not beliefs.has_scores:
         pairs = [(part, whole) for whole in wholes for part in beliefs.parts_of(whole)]
         return [RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True) for part, whole in pairs]
+
     scored = []
     for whole, scores in zip(wholes, beliefs.scores(wholes.astype(np.int64)), strict=True):
         known_parts = beliefs.parts_of(whole)
@@ -174,6 +176,7 @@ def _siblings(tagger: Tagger, words: NDArray[np.int32]) -> list[RelatedTag]:
         if column is not None:
             parent_names.setdefault(tag_key(parent), parent)
             children[tag_key(parent)].append(column)
+
     if not children:
         raise _no_relations_error(SIBLINGS, "is-a relations", "isa")
     pairs = [

@@ -120,6 +120,7 @@ def blend(
             shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
         else:
             shares = without_idlers(shares, value, scores, Y, measure, worth)
+
     blended = mixed(shares, scores)
     lift, centre = best_shape(blended, Y) if lift is None else (float(lift), centre)
     factors = rare_tag_boost(blended, lift)
@@ -279,6 +280,7 @@ class Auto(Blend):
                 f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
                 f"{what_to_do(self)}"
             )
+
         shown = self.weights_ if self.weights_[able].any() else np.isin(np.arange(len(self.members_)), able)
         factors = self.tag_factors_[tag] * shown / self.scales_
         weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
@@ -488,6 +490,7 @@ class Auto(Blend):
             identity = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
             may_calibrate = held_out.size and splits[0].known is None
             self._held_out = HeldOutFit(held_out, weights.scores, identity) if may_calibrate else None
+
         self.members_ = [trial.model for trial in used]
         self.columns_: NDArray[np.int64] = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])

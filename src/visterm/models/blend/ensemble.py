@@ -117,6 +117,7 @@ class Ensemble(Blend):
                 means, scales = self._fit_members(members, *training, judged, monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
                 members = [clone(member) for member in members]
+
         self.means_, self.scales_ = self._fit_members(members, X, Y, valid, monitor, rng)
         if weights is None and valid is not None and len(members) > 1 and (valid[1].data > 0).any():
             weights, self.valid_map_ = self._choose(members, self.means_, self.scales_, valid, rng)

@@ -77,6 +77,7 @@ class Blend(Annotator):
         for name in ("weights_", "means_", "scales_", "columns_"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[able])
+
         stacked = self._stacked()
         factors = blend.weights_[stacked] / blend.scales_[stacked]
         rows = stacked_tag_rows([blend.members_[m] for m in stacked], factors, -factors @ blend.means_[stacked])

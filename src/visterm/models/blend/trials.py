@@ -256,6 +256,7 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
             results.append(_scores_of(trial.model, trial.columns, split, Titled(monitor, trial.title), on_epoch))
     except (DivergedError, TooLargeError) as error:
         trial.error, trial.reason = error, f"left out: {error}"
+
     trial.seconds = now() - began
     if trial.reason:
         return
@@ -282,6 +283,7 @@ def _scores_of(
     if not X_judged.shape[0]:
         model.fit(X, split.learned.Y, monitor=monitor)
         return np.empty((0, split.judged.Y.shape[1]), np.float32), 0.0, 1.0
+
     if isinstance(model, FitsLeavingOut) and _leaves_out(model, split):
         hidden = sp.csr_array(split.judged.Y)
         picked = sp.csr_array(

@@ -175,6 +175,7 @@ class Calibration(NamedTuple):
             curve = Curve(knots, values, *(number.item() for number in numbers))
             if not ((np.diff(knots) > 0).all() and (np.diff([*values, curve.bound]) > 0).all()):
                 raise DataError("the curve does not rise")
+
         if "held_out_chances" in arrays:
             held_out = HeldOutChances(*(arrays[f"held_out_{key}"] for key in HeldOutChances._fields))
         slope, offset, together, n_images = (arrays[name] for name in cls._fields if name not in PARTS)

@@ -121,6 +121,7 @@ def fit_calibration(
         shifted_offset = _shifted(fitted_cases, slope, offset, prior)
         calibration = Calibration(slope, shifted_offset, TOGETHER, given.shape[0], curve)
         fits.append((float(np.mean((confidences - right) ** 2)), weight, confidences, calibration))
+
     _, weight, confidences, calibration = min(fits, key=itemgetter(0))
     held_out = HeldOutChances.of(confidences if raised is None else raised(confidences), right, counts)
     together = _fit_together(calibration, scores, given, others, rng)

@@ -191,6 +191,7 @@ def find_mistakes(
     for _, q, has_tag in evidence.blocks():
         for kind, rates, entries in zip(kinds, planted, (has_tag, ~has_tag), strict=True):
             kind.curve.add(kind.log_odds(q), groups, rates, entries)
+
     settled = None if settled is None else as_csr(settled)
     is_listed = evidence.counts < given.shape[0]  # a tag on all images has no other images to compare with
     if tags is not None:
@@ -270,6 +271,7 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
         top = np.sort(np.concatenate([top, q[q > (top[0] if top.size == n_top else 0)]]))[-n_top:]
         rows, tags = np.nonzero((rng.random(q.shape) < sampling_rate) & ~has_tag)
         samples.append((logits[rows, tags], tags))
+
     mean = sums / np.maximum(n_absent, 1)
     deviation = np.sqrt(np.maximum(squares / np.maximum(n_absent, 1) - mean**2, EPSILON))
     z_scores = [(logits - mean[tags]) / deviation[tags] for logits, tags in samples]

@@ -199,6 +199,7 @@ class DeepTagger(EpochAnnotator):
             raise ShapeError(
                 f"The words' vectors have the shape {words.shape}; expected {self.tag_rows_.shape[1]} numbers per word."
             )
+
         factor = np.float32(self.vector_scale_)
         if not hasattr(self, "word_vectors_"):
             return words * factor

@@ -74,6 +74,7 @@ def move_words(
     if about_means:
         mean = before.mean(axis=0)
         old, before, after = old - mean, before - mean, after - after.mean(axis=0)
+
     rng = np.random.default_rng(0)
     drawn_tags, tag_weight = _draw_partners(len(before), MAX_PARTNERS, rng)
     drawn_words, word_weight = _draw_partners(len(old), MAX_PARTNERS, rng)

@@ -54,6 +54,7 @@ class SampledObjective:
         if not table.trainable or not (self._alpha or self._printed):
             scores = rows.scores()
             return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_positive, is_negative)
+
         scores, products = rows.scores_and_products(n_positives)
         pp_pairs, pn_pairs = (torch.from_numpy(flags).to(f.device) for flags in _pair_flags(drawn))
         pp_products, pn_products = products[:, :, :n_positives], products[:, :, n_positives:]

@@ -123,6 +123,7 @@ def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Gene
         row_of_entry = np.repeat(np.arange(rows_with_enough.size), sizes)
         order = np.lexsort((rng.random(row_of_entry.size), row_of_entry))
         draws[rows_with_enough] = order[firsts[:, None] + np.arange(n)] - firsts[:, None]
+
     has_any = np.broadcast_to(lengths[:, None] > 0, draws.shape).copy()
     if stored.nnz == 0:
         return np.zeros(draws.shape, np.int64), has_any

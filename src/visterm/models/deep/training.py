@@ -140,6 +140,7 @@ class DeepTraining:
             kind, _, key = name.partition(".")
             if kind in parts:
                 parts[kind][key] = value
+
         self.network.load_state_dict(parts["network"])
         moments: dict[int, dict[str, Any]] = {}
         for name, value in parts["adam"].items():

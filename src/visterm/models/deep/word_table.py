@@ -84,6 +84,7 @@ def start_vectors(
         squares = sum(float(np.einsum("ij,ij->", block, block, dtype=np.float64)) for _, block in _blocks(vectors))
         n_vectors = sum(int(block.any(axis=1).sum()) for _, block in _blocks(vectors))
         factor = math.sqrt(n_vectors / squares) if squares else 1.0
+
     for start in range(0, n_tags, BLOCK_ROWS):
         block = rows[start : start + BLOCK_ROWS]
         if vectors is not None:

@@ -130,6 +130,7 @@ class LogisticSolver:
             squares: Any = sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X).mean(axis=0)
             self._variances = np.maximum(squares, 1e-12)
             self._scale = mean_square_norm(X)
+
         self._given = given
         share = (np.asarray(given.sum(axis=0)) + 0.5) / (n + 1)
         self._spread = share * (1 - share)

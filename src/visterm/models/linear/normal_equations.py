@@ -71,6 +71,7 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
             left_over = np.maximum(1 - 1 / n - squares @ shrunk, MIN_LEFT_OVER)
             yield alpha, targets - (centred - rows @ (shrunk[:, None] * moments)) / left_over[:, None]
         return
+
     kernel = centred_kernel(X)
     for alpha in alphas:
         penalty = alpha * scale

@@ -148,6 +148,7 @@ class TextRidge(LinearAnnotator):
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
+
         with one_blas_thread():
             rows = with_ones(_unit(X).astype(np.float64))
             self.gram_ = self.gram_ + dense(rows.T @ rows)

@@ -173,6 +173,7 @@ def nearest_tags(given: sp.csr_array, n_neighbors: int, power: float) -> sp.csr_
         ids, values = top_k(np.ascontiguousarray(similarities, np.float32), n_neighbors)
         rows = np.repeat(np.arange(stop - start), n_neighbors)
         parts.append(sp.csr_array((values.ravel(), (rows, ids.ravel())), shape=(stop - start, n_tags)))
+
     nearest = sp.csr_array(sp.vstack(parts, format="csr"))
     nearest.eliminate_zeros()
     nearest.sort_indices()

@@ -219,6 +219,7 @@ class ObjectsAndParts(EmbeddingRanker):
                 f"Pairs of {self.n_tags_:,} tags would take {4e-9 * self.n_tags_**2:,.1f} GB; up to {MAX_PAIR_TAGS:,} "
                 "tags can be paired. Leave out rare tags, or those without relations."
             )
+
         scores = np.zeros((self.n_tags_, self.n_tags_), np.float32)
         if words:
             as_whole, as_part = self._relation_vectors()

@@ -74,6 +74,7 @@ class Quadruplets:
                 f"None of the {len(pairs)} part-of relations has images of both its tags, so there are no quadruplets. "
                 "Pass relations between tags that images have."
             )
+
         usable = [sides for sides in candidates if sides.n_pairs]
         self._wholes, self._first_whole = _concatenate([sides.wholes for sides in usable])
         self._parts, self._first_part = _concatenate([sides.parts for sides in usable])
@@ -132,6 +133,7 @@ def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
             f"The relations have shape {array.shape} and type {array.dtype}; "
             "expected pairs (part, whole) of tag columns."
         )
+
     if array.min() < 0 or array.max() >= n_tags:
         wrong = array.min() if array.min() < 0 else array.max()
         raise ShapeError(f"The relations name tag column {wrong}; expected 0 to {n_tags - 1}, the columns of Y.")

@@ -141,6 +141,7 @@ class EmbeddedImages:
                 counts = (rows != 0).astype(np.float32).T @ (active >= 0).astype(np.float32)
             move_rows(self._A[features], rows.T @ steps, gradients, counts, squares[features], rule)
             return
+
         start, stop = self._bounds[share : share + 2]
         if self.by_number:
             add_steps(self._images, active, steps, start, stop, self._rule, squares, self._A)

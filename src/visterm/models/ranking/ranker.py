@@ -106,6 +106,7 @@ class PairRanker(EpochAnnotator):
             training = self._training(X, positives, weights, context)
             training.growth = self._norm_growth(weights)
             sums = training.run_epoch(self._rate())
+
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
                 f"A weight of {type(self).__name__} became infinite or NaN; the model stays as it was. Lower the size "
@@ -338,6 +339,7 @@ class PairRanker(EpochAnnotator):
         if held_out.size:
             yield from self._finish(X_train, tags, state)
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
+
         if self.n_held_out_:
             yield from self._finish(X, positives, state)
         elif measure is not None:

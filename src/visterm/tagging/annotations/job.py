@@ -104,6 +104,7 @@ def annotate_into(
             n_skipped=len(skipped), shards=[part.entry for part in done_parts if part.entry is not None],
         )  # fmt: skip
         folder.commit(contents, skipped)
+
     new = sum(part.n_new for part in done_parts)
     return AnnotateSummary(
         images=contents.n_images, annotated=contents.n_rows, new=new, reused=contents.n_rows - new,

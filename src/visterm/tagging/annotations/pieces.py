@@ -77,6 +77,7 @@ def find(encoder: AnyEncoder, typed: Sequence[str]) -> AnnotationInput:
             f"{features_folders[0]} is a features folder, which cannot be combined with other images.",
             setting="images", value=features_folders[0], advice="Leave the other images out.",
         )  # fmt: skip
+
     if features_folders:
         return AnnotationInput(features_folders, [])
     unsearched, folders = Unsearched(), (image for image in typed if image not in names)
@@ -238,6 +239,7 @@ class TaggedParts(PartWork):
                 skipped.append(item)
             else:
                 lines.append(json_text(item.as_dict()) + "\n")
+
         if not lines:
             return PartDone(None, skipped, 0)
         skipped_names = {item.image for item in skipped}

@@ -130,6 +130,7 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     else:
         page = hits[start : start + limit]
         following = start + limit if len(hits) > start + limit <= MAX_PAGED_PHOTOS else None
+
     cursor = None if following is None else cursor_at(kind, following)
     return json_answer({
         "hits": page, "unknown": result.unknown, "untrained": list(result.untrained), "n_likely": result.n_likely,

@@ -201,6 +201,7 @@ async def _contents(request: Request, service: ServiceDep, images: Sequence[str]
                 f"Pictures may not be fetched from {origin}.", setting="images",
                 advice=f"Set FileScheme: data in vision.yml, or run: visterm serve CATALOGUE --vision-host {host}",
             )  # fmt: skip
+
     fetched = await service.fetching.run(_fetch, addresses, service.bounds) if addresses else []
     count_fetched(request, sum(map(len, fetched)))
     fetched_contents = iter(fetched)

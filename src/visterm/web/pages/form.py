@@ -285,6 +285,7 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
             notes.append(f"In the name, folder, date or camera: {', '.join(result.names)}.")
         if result.untrained:
             notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(result.untrained)}.")
+
     confidences = [hit.confidence for hit in result.hits if hit.confidence is not None]
     n_likely = sum(confidence >= PREDICTED_FROM for confidence in confidences) if confidences else None
     ids = np.array([hit.id for hit in result.hits], np.int64)

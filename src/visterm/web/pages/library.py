@@ -145,6 +145,7 @@ def _values(service: Service) -> dict[str, object]:
         facts = facts | run.facts
         shown_facts = {label: facts[name] for name, label in FACT_LABELS.items() if facts.get(name) is not None}
         rows.append((run, shown_facts, curves))
+
     return job_values(stored, jobs) | {
         "counts": stored.database.keep("library", lambda: _counts(catalogue)),
         "skipped": skipped[:MAX_SKIPPED], "n_skipped": len(skipped),
@@ -182,6 +183,7 @@ def _read_run(folder: Path) -> tuple[dict[str, object], list[Sparkline]]:
         panels = history_panels(training_history(folder))
     except UserError:  # its model learns in one step
         return facts, []
+
     curves = []
     for panel in panels:
         if len(panel.values) > 1 and panel.name in ("loss", "map"):
@@ -216,6 +218,7 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, 
                 old = runs.get(comparison.run_before) if comparison else None
                 why_not, learned = (str(event.details.get(name, "")) for name in ("why", "learned"))
                 outcomes[job.id] = FitOutcome(run, comparison, old, why_not, learned, event is events[-1])
+
     back = earlier_run(stored)
     shown = [back, *(run for outcome in outcomes.values() for run in (outcome.run, outcome.old))]
     names = _run_names(stored, [run for run in shown if run is not None])
