@@ -393,6 +393,11 @@ def test_without_a_calibration_a_cut_off_says_to_fit_anew_and_plain_searches_go_
     assert not (tmp_path / "old" / CALIBRATION).exists()
     plain = Catalogue(Tagger.load(tmp_path / "old")).add(folder / "photos")
     assert all(hit.confidence is None and "confidence" not in hit.as_dict() for hit in plain.search("t0 -t1").hits)
+    assert plain.search("t0 t1", 0) == plain.search("t0 t1", 0, combine="sum")
+    plain.save(tmp_path / "catalogue")
+    for words, n_notes in (("t0 t1", 1), ("t0", 0)):
+        done = CliRunner().invoke(app, ["search", str(tmp_path / "catalogue"), words])
+        assert done.stderr.count("no confidences, so photos are ranked by the sum of scores") == n_notes
     for asked in ({"cutoff": True}, {"min_confidence": 0.5}, {"combine": "confidence"}):
         with pytest.raises(UserError, match="needs a run with confidences"):
             plain.search("t0", **asked)

@@ -28,6 +28,7 @@ EXAMPLES = (
     ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
     ("visterm search catalogue 'beach -people' -k 20 --json", "beaches without people, as JSON"),
     ("visterm search catalogue -- '-people sea'", "a query that starts with -word"),
+    ("visterm search catalogue 'snow july 2024'", "snow in July 2024; folders, files and cameras likewise"),
     ("visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03", "with filters"),
     ("visterm search catalogue --like photos/7.jpg", "similar photos"),
     ("visterm search catalogue --from 2024 -k 0 --sort taken", "all photos since 2024, the newest first"),
@@ -41,8 +42,8 @@ def search(
     words: Annotated[
         str | None,
         options.argument(
-            help='Tags to find, in quotes; -word means "not"; "polar bear" in double quotes is one tag '
-            "[default: list all photos that pass the filters].",
+            help='Tags to find, or names of files, folders, cameras, years or months, in quotes; -word means "not"; '
+            '"polar bear" in double quotes is one tag [default: list all photos that pass the filters].',
             autocompletion=words_of_a_query,
         ),
     ] = None,
@@ -78,11 +79,10 @@ def search(
 
     The percentage is the chance that a photo shows what you look for.
     """
-    dates: dict[str, str | None] = {}
-    for option, text in (("--from", from_), ("--to", to)):
-        dates[option] = None if text is None else text.strip()
-        if text is not None and not filters.is_date(text.strip()):
-            raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
+    dates = {option: text and text.strip() for option, text in (("--from", from_), ("--to", to))}
+    for option, date in dates.items():
+        if date is not None and not filters.is_date(date):
+            raise UserError(f"{option} is {date!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
 
     among = filters.Filter(tags=tuple(tag or ()), taken_from=dates["--from"], taken_to=dates["--to"])
     request = requests.SearchRequest(
@@ -92,12 +92,15 @@ def search(
     answer = requests.search_run(catalogue, request)
     result = answer.found
     if result.unknown:
-        label = "Unknown tag" if len(result.unknown) == 1 else "Unknown tags"
-        say(f"{label}, left out of the search: {', '.join(result.unknown)}")
+        plural = "s" if len(result.unknown) > 1 else ""
+        say(f"Unknown tag{plural}, left out of the search: {', '.join(result.unknown)}")
     if result.names:
         say(f"Found in names, folders, dates or cameras: {', '.join(result.names)}")
     if result.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(result.untrained)}")
+
+    if words is not None and len(words.split()) > 1 and not answer.has_confidences:
+        say("The run has no confidences, so photos are ranked by the sum of scores.")
 
     if json:
         _emit_hits(request, answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,15 +139,13 @@ def tag_counts(catalogue: Catalogue) -> list[TagCount]:
 
     With a tree, a photo that has a tag also has the tags above it, as in the tree and in searches.
     """
-    counts: Collection[TagCount] = catalogue.stored.database.keep(
-        ("counts", catalogue.tagger.fingerprint), catalogue.tags
-    )
+    counts = catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
     if catalogue.tree is None:
-        return list(counts)
-    photos, counts_by_tag = photos_of_tags(catalogue), {count.tag: count for count in counts}
-    parents = {tag: TagCount(tag, 0, 0, 0, 0, 0, None, learned=False) for tag in photos if tag not in counts_by_tag}
-    counts = (counts_by_tag | parents).values()
-    return [replace(count, images=photos.get(count.tag, count.images)) for count in counts]
+        return counts
+    photos = photos_of_tags(catalogue)
+    by_tag = {tag: TagCount(tag, 0, 0, 0, 0, 0, None, learned=False) for tag in photos}
+    by_tag |= {count.tag: count for count in counts}
+    return [replace(count, images=photos.get(tag, count.images)) for tag, count in sorted(by_tag.items())]
 
 
 def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[str, int]:

@@ -41,7 +41,8 @@ def photo_names(tagger: Tagger, database: Database, words: str | Sequence[str], 
         if key not in typed and not all(word in names or word in STOP_WORDS for word in key.split()):
             continue
         is_plain = key.isascii() and key.isalpha()
-        if key in STOP_WORDS or (is_plain and reads_words) or n_looked_up == MAX_LOOKED_UP:
+        is_short = len(key) < 2 and key.isascii()
+        if is_short or key in STOP_WORDS or (is_plain and reads_words) or n_looked_up == MAX_LOOKED_UP:
             continue
         n_looked_up += 1
         if len(named_photos(database, key)):
@@ -51,8 +52,6 @@ def photo_names(tagger: Tagger, database: Database, words: str | Sequence[str], 
 
 def named_photos(database: Database, key: str) -> Ids:
     """Return the ascending ids of the photos whose file, folder, camera, year, month or day a key names."""
-    if len(key) < 2 and key.isascii():
-        return np.empty(0, np.int64)
 
     def find() -> Ids:
         date = "substr(taken, 1, length(?)) = ?" if _DATE.fullmatch(key) else "CAST(substr(taken, 6, 2) AS INTEGER) = ?"

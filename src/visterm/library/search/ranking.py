@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_k
 from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.types import Matrix, Ranking
@@ -287,9 +286,7 @@ class ByConfidence:
         logs = self.calibration.log_confidences(log_odds, words.weights, judged.certain(ids, len(words.tags)))
 
         if not has_cutoff:
-            values = logs.astype(np.float32)
-            order = best_by((values, products @ words.weights, -ids) if self.is_default else (values, -ids), k)
-            best = Ranking(ids[None, order], values[None, order])
+            best = _best(ids, logs, k, *([products @ words.weights] if self.is_default else []))
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
         best, n_likely = self._likeliest(ids, logs)
         judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
@@ -454,6 +451,7 @@ def ranking_at(ranking: Ranking, positions: Ids) -> Ranking:
     return Ranking(ranking.ids[:, positions], ranking.scores[:, positions])
 
 
-def _best(ids: Ids, scores: Floats, k: int) -> Ranking:
-    order, best = top_k(np.ascontiguousarray(scores[None, :], np.float32), check_k(k, len(scores)))
-    return Ranking(ids[order], best)
+def _best(ids: Ids, scores: Floats, k: int, *ties: Floats) -> Ranking:
+    values = scores.astype(np.float32)
+    order = best_by((values, *ties, -ids), k)
+    return Ranking(ids[None, order], values[None, order])

@@ -71,6 +71,7 @@ class SearchOutcome(NamedTuple):
     found: Found
     related: dict[str, list[Group]]  # Kind of relation -> groups of related tags, in the requested order
     unknown_filters: list[str]  # If nothing was found: tags of the filter that no image has
+    has_confidences: bool  # Whether the run has confidences; without them, photos are ranked by the sum of scores
 
 
 def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOutcome:
@@ -95,4 +96,5 @@ def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOu
         for how in dict.fromkeys(request.expand):
             related[how] = opened.expand(words, how, k, **limits)
         result = opened.search(words, k, sort=request.sort, **limits)
-    return SearchOutcome(result, related, [] if result.hits else opened.unknown_filters(among))
+    unknown_filters = [] if result.hits else opened.unknown_filters(among)
+    return SearchOutcome(result, related, unknown_filters, opened.tagger.calibration is not None)

@@ -108,8 +108,7 @@ async def alike_tags(request: Request, service: ServiceDep) -> Response:
         return catalogue.stored.database.keep(key, lambda: suggest_merges(catalogue))[:MAX_SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
-    page = "_alike_tags.html" if is_for_script(request) else "alike_tags.html"
-    return render(page, aliases=aliases)
+    return render("_alike_tags.html" if is_for_script(request) else "alike_tags.html", aliases=aliases)
 
 
 @router.post("/tags/merge")
