@@ -14,6 +14,7 @@ from visterm.core.errors import TooLargeError, UserError
 from visterm.core.learned import check_learned
 from visterm.core.persist import load_estimator, read_description, save_estimator
 from visterm.core.tables import MODELS
+from visterm.data.tag_queries import hold_one_out
 from visterm.metrics import average_precisions
 from visterm.metrics.report import evaluate
 from visterm.models.baselines import Prior
@@ -525,3 +526,15 @@ def test_by_number_a_blend_must_gain_more_than_two_standard_errors():
     chance = [first, noise[2]]
     assert best_mix(chance, Y)[1] > image_map(first, Y)  # by chance
     assert sure_mix(chance, Y) == (pytest.approx([1, 0]), pytest.approx(image_map(first, Y)))
+
+
+def test_validation_tags_of_images_known_by_number_judge_and_are_not_learned():
+    tags = hold_one_out(
+        plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train, np.random.default_rng(0), at_most=200
+    )
+    eye = sp.eye_array(600, format="csr", dtype=np.float32)
+    model = Auto(candidates=[("ease", {})]).fit(None, tags.rest, valid=(eye[tags.images], tags.held))
+    assert (model.n_held_out_, model.members_[0].given_.nnz) == (200, (tags.rest > 0).sum())
+    alone = Ease(alpha=model.members_[0].alpha_).fit(None, tags.rest)
+    scores = np.where(tags.known.toarray() > 0, -np.inf, alone.decision_function(eye[tags.images]))
+    assert model.valid_map_ == pytest.approx(np.mean(average_precisions(np.maximum(scores, -1e9), tags.held)))
