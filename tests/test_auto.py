@@ -14,6 +14,7 @@ from visterm.core.errors import TooLargeError, UserError
 from visterm.core.learned import check_learned
 from visterm.core.persist import load_estimator, read_description, save_estimator
 from visterm.core.tables import MODELS
+from visterm.data.tag_queries import hold_one_out
 from visterm.metrics import average_precisions
 from visterm.metrics.report import evaluate
 from visterm.models.baselines import Prior
@@ -22,7 +23,16 @@ from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import BY_NUMBER, DEFAULT_CANDIDATES, GROWTHS, PAIRWISE, SMALL, ColumnSet
 from visterm.models.blend.ensemble import Ensemble
 from visterm.models.blend.kept import explained_by, explains, tag_vectors, vectors_from
-from visterm.models.blend.mixing import LIFTS_AND_CENTRES, best_shape, gain_of, image_map, shaped, shrunk
+from visterm.models.blend.mixing import (
+    LIFTS_AND_CENTRES,
+    best_mix,
+    best_shape,
+    gain_of,
+    image_map,
+    shaped,
+    shrunk,
+    sure_mix,
+)
 from visterm.models.blend.trials import Budget, MemberTrial
 from visterm.models.linear.ease import Ease
 from visterm.models.linear.ridge import Ridge
@@ -503,3 +513,28 @@ def test_a_blend_with_a_member_that_cannot_add_tags_refuses_and_stays_as_it_was(
     with pytest.raises(UserError, match="members that cannot add tags: knn"):
         model.add_tags(planted.X_train, planted.Y_train[:, 9:])
     assert [member.n_tags_ for member in model.members_] == [9, 9]
+
+
+def test_by_number_a_blend_must_gain_more_than_two_standard_errors():
+    rng = np.random.default_rng(0)
+    Y = sp.csr_array(np.eye(6, dtype=np.float32)[rng.integers(0, 6, 400)])
+    noise = [rng.standard_normal(Y.shape).astype(np.float32) for _ in range(3)]
+    first, second = noise[0] + 2 * Y.toarray(), noise[1] + 2 * Y.toarray()
+    shares, value = sure_mix([first, second], Y)
+    assert (shares > 0).all()
+    assert value == pytest.approx(image_map(shares[0] * first + shares[1] * second, Y))
+    chance = [first, noise[2]]
+    assert best_mix(chance, Y)[1] > image_map(first, Y)  # by chance
+    assert sure_mix(chance, Y) == (pytest.approx([1, 0]), pytest.approx(image_map(first, Y)))
+
+
+def test_validation_tags_of_images_known_by_number_judge_and_are_not_learned():
+    tags = hold_one_out(
+        plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train, np.random.default_rng(0), at_most=200
+    )
+    eye = sp.eye_array(600, format="csr", dtype=np.float32)
+    model = Auto(candidates=[("ease", {})]).fit(None, tags.rest, valid=(eye[tags.images], tags.held))
+    assert (model.n_held_out_, model.members_[0].given_.nnz) == (200, (tags.rest > 0).sum())
+    alone = Ease(alpha=model.members_[0].alpha_).fit(None, tags.rest)
+    scores = np.where(tags.known.toarray() > 0, -np.inf, alone.decision_function(eye[tags.images]))
+    assert model.valid_map_ == pytest.approx(np.mean(average_precisions(np.maximum(scores, -1e9), tags.held)))

@@ -278,3 +278,12 @@ def test_an_encoder_of_names_is_not_fitted_on_pictures():
 @pytest.mark.parametrize("encoder", [None, "ids"])
 def test_the_model_is_auto_where_none_is_named(encoder):
     assert MODELS.name_of(Tagger(encoder=encoder).model) == "auto"
+
+
+def test_fit_says_that_only_the_most_frequent_tags_predict(pairs, tmp_path):
+    told = write_pairs(tmp_path / "told.csv", pairs[0])
+    command = ("fit", "--tags", told, "--encoder", "ids", "-o", tmp_path / "run", "--overwrite", "--set")
+    done = visterm(*command, 'candidates=[("ease", {"max_inputs": 10})]')
+    assert done.returncode == 0, done.stderr
+    assert "ease: only the 10 most frequent of 12 tags predict tags" in " ".join(done.stderr.split())
+    assert "max_inputs" not in visterm(*command, "explainable=false").stderr

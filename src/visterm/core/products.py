@@ -25,7 +25,8 @@ PART_WORK = 2**20  # Minimum number of multiplications per thread, which take ab
 TILE_FLOATS = 2**17  # Floats per tile of V, and per block of scores: both fit in the second-level cache
 PARTS_PER_THREAD = 4  # Parts of V per thread, so one slow thread does not delay the others
 IMAGES_AT_ONCE = 4096  # Rows of U that are compared with all of V before the next rows
-SQUARE = 128  # Rows and columns that `transposed` copies at a time
+SQUARE = 128  # Rows and columns that `transposed_for` copies at a time
+MIN_ROWS_TO_COPY = 64  # For fewer sparse rows, only the columns that they use are copied
 ROUNDING = 2.0**-24  # ε of float32
 
 
@@ -40,15 +41,30 @@ def product(A: Matrix, B: Matrix) -> Any:
     return (A @ np.hstack([B, np.zeros_like(B)]))[:, :1]
 
 
-def transposed(V: Floats) -> Floats:
-    """Return ``Vᵀ`` in C order; copied in squares, which fit in the cache, it takes a fraction of the time."""
+def transposed_for(U: Matrix, V: Matrix | None, n_rows: int) -> Floats | None:
+    """Return ``Vᵀ`` in C order if that saves time for `n_rows` rows like `U`: if they are sparse and V is an array.
+
+    SciPy would copy it for each block of rows. Copied in squares, which fit in the cache, it takes a fraction of that.
+    """
+    if not sp.issparse(U) or not isinstance(V, np.ndarray) or n_rows < MIN_ROWS_TO_COPY:
+        return None
     columns = np.empty(V.shape[::-1], V.dtype)
     for start in range(0, V.shape[0], SQUARE):
         for first in range(0, V.shape[1], SQUARE):
-            columns[first : first + SQUARE, start : start + SQUARE] = V[
-                start : start + SQUARE, first : first + SQUARE
-            ].T
+            square = slice(start, start + SQUARE), slice(first, first + SQUARE)
+            columns[square[::-1]] = V[square].T
     return columns
+
+
+def all_products(U: Any, V: Any, columns: Floats | None = None) -> Floats:
+    """Return U · Vᵀ as an array; `V` of None is the identity, and `columns` a `transposed_for` of several blocks."""
+    if V is None:
+        return np.ascontiguousarray(dense(U), np.float32)
+    columns = transposed_for(U, V, U.shape[0]) if columns is None else columns
+    if columns is None and sp.issparse(U) and isinstance(V, np.ndarray):  # only the columns that the rows use
+        used = np.unique(U.indices)
+        U, V = U[:, used], V[:, used]
+    return np.ascontiguousarray(dense(product(U, V.T if columns is None else columns)), np.float32)
 
 
 def dense(matrix: Any) -> NDArray[Any]:

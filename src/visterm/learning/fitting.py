@@ -40,6 +40,7 @@ from visterm.learning.start_words import (
 )
 from visterm.learning.streamed_fit import check_streamed, fit_streamed
 from visterm.learning.validation import learn_by_number
+from visterm.models.abilities import HasNote
 from visterm.models.stopping import OnEpoch
 
 
@@ -242,6 +243,7 @@ def _fit_remarks(learned: Learned, request: FitRequest, cleaning: Cleaning) -> l
         lines.append(vectors_summary(learned.words, facts["tags"]))
     elif SETTING in model.takes and (warning := random_vectors_warning(model)):
         lines.append(warning)
+    lines += [part.note for part in (model, *getattr(model, "members_", ())) if isinstance(part, HasNote) and part.note]
     if cleaning.aliases:
         lines += cleaning.summary(learned.vocabulary.aliases)
 

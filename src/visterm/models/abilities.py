@@ -124,6 +124,15 @@ class FitsLeavingOut(Protocol):
 
 
 @runtime_checkable
+class HasNote(Protocol):
+    """Has a sentence for people about its fit, such as what it left out."""
+
+    @property
+    def note(self) -> str:
+        """The sentence; empty if there is nothing to say."""
+
+
+@runtime_checkable
 class GivesProbabilities(Protocol):
     """If `probabilities` is True, scores are P(tag | image), and a search may multiply the scores of its words."""
 

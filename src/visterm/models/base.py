@@ -28,7 +28,7 @@ from visterm.core.checks import (
 from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
 from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
-from visterm.core.products import dense, product, top_k_products, transposed
+from visterm.core.products import all_products, top_k_products, transposed_for
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, MatrixLike, Ranking
 from visterm.core.vocabulary import Vocabulary
@@ -45,10 +45,7 @@ Blocks: TypeAlias = "Sequence[int | tuple[int, int]]"
 
 Limit: TypeAlias = Callable[[Any, str], None]  # Takes the value and the name of a setting; raises `UserError`
 
-MAX_SCORE_BYTES = 2**31
-BLOCK_BYTES = 2**25
-MIN_IMAGES_TO_COPY = 64  # For fewer images with sparse rows, only the columns of the tag rows that they use are copied
-
+MAX_SCORE_BYTES, BLOCK_BYTES = 2**31, 2**25
 MAX_FEATURE = 1e15  # Largest feature allowed: sums of squares of such features don't overflow float32
 
 
@@ -225,7 +222,7 @@ class Annotator(Estimator, ABC):
             if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without storing all scores
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
-            columns = self._tag_columns(U, X.shape[0]) if columns is None else columns
+            columns = transposed_for(U, V, X.shape[0]) if columns is None else columns
             block_size = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))
             for offset in range(0, U.shape[0], block_size):
                 block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
@@ -385,23 +382,8 @@ class Annotator(Estimator, ABC):
         """Return V, or None if it is the identity."""
         return getattr(self, "tag_rows_", None)
 
-    def _tag_columns(self, U: Matrix, n_images: int) -> NDArray[np.float32] | None:
-        """Return ``Vᵀ`` in C order for sparse rows `U` of many images: SciPy would copy it for each block of rows."""
-        V = self._tag_rows()
-        if not sp.issparse(U) or not isinstance(V, np.ndarray) or n_images < MIN_IMAGES_TO_COPY:
-            return None
-        return transposed(V)
-
-    def _scores(self, U: Any, columns: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Return the scores of image rows; `columns` are the `_tag_columns` of several blocks."""
-        V: Any = self._tag_rows()
-        if V is None:
-            return np.ascontiguousarray(dense(U), np.float32)
-        columns = self._tag_columns(U, U.shape[0]) if columns is None else columns
-        if columns is None and sp.issparse(U) and isinstance(V, np.ndarray):
-            used = np.unique(U.indices)
-            U, V = U[:, used], V[:, used]
-        return np.ascontiguousarray(dense(product(U, V.T if columns is None else columns)), np.float32)
+    def _scores(self, U: Matrix, columns: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        return all_products(U, self._tag_rows(), columns)
 
     def score_blocks(self, X: MatrixLike | None) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows and the scores of one block of images after another, to limit the memory."""
@@ -415,7 +397,7 @@ class Annotator(Estimator, ABC):
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))
             U = self._image_rows(X[rows])
-            columns = self._tag_columns(U, X.shape[0]) if columns is None else columns
+            columns = transposed_for(U, self._tag_rows(), X.shape[0]) if columns is None else columns
             yield rows, self._scores(U, columns)
 
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.checks import as_csr, as_rows, check_choice, check_count, identity_rows
 from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.estimator import Estimator, check_fitted, clone
-from visterm.core.products import dense
+from visterm.core.products import dense, transposed_for
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
@@ -331,7 +331,7 @@ class Recommender(Estimator):
         for start in range(0, users.size, step):
             rows = slice(start, min(start + step, users.size))
             U = self._image_rows(users[rows])
-            columns = model._tag_columns(U, users.size) if columns is None else columns
+            columns = transposed_for(U, model._tag_rows(), users.size) if columns is None else columns
             yield rows, model._scores(U, columns)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

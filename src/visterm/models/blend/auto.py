@@ -35,7 +35,6 @@ from visterm.models.blend.candidates import (
 )
 from visterm.models.blend.kept import explaining, what_to_do
 from visterm.models.blend.mixing import (
-    MIN_WORTH,
     best_mix,
     best_shape,
     both_maps,
@@ -43,6 +42,7 @@ from visterm.models.blend.mixing import (
     mixed,
     rare_tag_boost,
     shrunk,
+    sure_mix,
     tag_offsets,
     without_idlers,
     word_map,
@@ -50,15 +50,7 @@ from visterm.models.blend.mixing import (
 from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights, row_factors, weighted_rows
 from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_images
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import (
-    KEPT_REASON,
-    MIN_PROBE_GAIN,
-    Budget,
-    MemberTrial,
-    shortlist,
-    spares,
-    try_candidates,
-)
+from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import HeldOutFit, OnEpoch, learns_from_kernel
 
@@ -98,7 +90,7 @@ def blend(
     """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
     `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
-    to equal ones. Of images known `by_number`, only MAP over images counts. `given` are weights and a centre (of the
+    to equal ones. For images known `by_number`, they are those of `sure_mix`. `given` are weights and a centre (of the
     offsets of tags) to take instead, with a `lift`.
     """
     n_tags = Y.shape[1]
@@ -114,12 +106,11 @@ def blend(
     if shares.any():
         shares /= shares.sum()
     else:
-        measure, worth = (image_map, MIN_PROBE_GAIN) if by_number else (both_maps, MIN_WORTH)
-        shares, value = best_mix(scores, Y, measure)
+        shares, value = sure_mix(scores, Y) if by_number else best_mix(scores, Y, both_maps)
         if in_folds:
             shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
-        else:
-            shares = without_idlers(shares, value, scores, Y, measure, worth)
+        elif not by_number:
+            shares = without_idlers(shares, value, scores, Y)
 
     blended = mixed(shares, scores)
     lift, centre = best_shape(blended, Y) if lift is None else (float(lift), centre)
@@ -142,7 +133,7 @@ class Auto(Blend):
     (search) on the held-out images. Separate weights for annotation and search were not better on further images.
     Of few images, each is held out in one of five folds, weights are drawn to equal ones, and lifts must gain more than
     a standard error. Of images known only by number, one tag each is
-    held out, only MAP over images counts, and there is no lift.
+    held out, only MAP over images counts, a blend must surely gain, and there is no lift.
     For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
     spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
     tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores

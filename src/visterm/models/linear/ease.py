@@ -85,6 +85,17 @@ class Ease(Ridge):
             raise UserError("This model was fitted on features, so a row doesn't follow from tags.")
         return sp.csr_array(Y[:, self.inputs_], dtype=np.float32)
 
+    @property
+    def note(self) -> str:
+        """A sentence about the tags that don't predict, if there are any."""
+        n_inputs = self.inputs_.size if hasattr(self, "inputs_") else self.n_tags_
+        if n_inputs == self.n_tags_:
+            return ""
+        return (
+            f"ease: only the {n_inputs:,} most frequent of {self.n_tags_:,} tags predict tags, to limit memory and "
+            "time; the setting `max_inputs` allows more."
+        )
+
     def add_tags(self, X: Any, Y_new: Any) -> Self:
         """Add tags, which the old tags predict; the rows of the old tags don't change.
 
