@@ -78,7 +78,7 @@ def open_or_start(
         stored.close()
         if folder not in folders:
             problem = f"{out} is a catalogue of {', '.join(folders) or 'no folder'}, not of {folder}."
-            advice = f"Name another catalogue, or serve this one: visterm serve {out}"
+            advice = f"Name another catalogue, or add these photos to it: visterm index {out} {photos}"
             raise UserError(problem, setting="out", value=out, advice=advice)
         return False
 
