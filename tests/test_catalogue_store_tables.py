@@ -181,8 +181,8 @@ def test_dates_are_taken_as_far_as_they_go(text):
 def test_jobs_say_how_far_they_are_and_stop_when_asked(catalogue):
     jobs = catalogue.jobs
     first, second = jobs.start("index"), jobs.start("fit", waiting=True)
-    jobs.progress(first, 4, message="reading")
-    assert (jobs.get(first).state, jobs.get(first).done, jobs.get(first).message) == ("running", 4, "reading")
+    jobs.progress(first, 4, None)
+    assert (jobs.get(first).state, jobs.get(first).done, jobs.get(first).total) == ("running", 4, None)
     assert jobs.cancel(second)
     assert jobs.get(second).ended
     assert not jobs.cancel(second)

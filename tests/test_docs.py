@@ -57,4 +57,6 @@ def test_no_command_that_the_gate_runs_waits_for_ever():
     text = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/first_steps.md"))
     blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
     assert len(blocks) > 2
-    assert [block for block in blocks if "visterm serve" in block or "ray start" in block] == []
+    assert [block for block in blocks if "ray start" in block] == []
+    lines = [line for block in blocks for line in block.splitlines()[:-1]]  # .ci/readme_commands.py ends a last `serve`
+    assert [line for line in lines if "visterm serve" in line] == []

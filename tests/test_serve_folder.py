@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from PIL import Image
+from starlette.testclient import TestClient
 
 from drawn_pictures import draw_scene
 from refusals import refused
@@ -27,6 +28,7 @@ from visterm.encoders.named import TABLE_ENV
 from visterm.learning.fit_request import FitRequest
 from visterm.library.earlier_runs import earlier_runs
 from visterm.library.start import catalogue_of, learn_first, open_or_start
+from visterm.web.app import create_app
 
 LONGEST = 600.0  # Seconds until something that must happen counts as never
 N_PHOTOS = 48
@@ -162,6 +164,12 @@ def test_the_words_of_the_network_are_offered_until_people_gave_tags(tmp_path, m
     words = catalogue.stored.tags.often_best(catalogue.stored.runs.current().id, 5)
     assert sum(n for _, n in words) <= 12
     assert all(word in catalogue.tagger.vocabulary for word, _ in words)
+    with TestClient(create_app(tmp_path / "catalogue"), base_url="http://127.0.0.1") as client:
+        part = client.get("/library/start", headers={"x-part": "1"}).text
+    assert "No photo came with a tag." in part
+    assert f">{words[0][0]}</a> ({words[0][1]})" in part
+    assert "data-again" not in part  # nothing changes until people give tags
+    assert learn_first(catalogue, lambda: False) == ""  # said once
 
     catalogue.give(0, ["my beach"])
     catalogue.learn()
@@ -252,10 +260,6 @@ def test_it_goes_on_where_it_was_after_a_kill_at_any_step(tmp_path, photos):
 
 
 def test_its_page_says_how_far_it_is(tmp_path, photos):
-    from starlette.testclient import TestClient
-
-    from visterm.web.app import create_app
-
     out = tmp_path / "catalogue"
     open_or_start(photos, out, REQUEST)
     with TestClient(create_app(out), base_url="http://127.0.0.1") as client:
@@ -269,7 +273,7 @@ def test_its_page_says_how_far_it_is(tmp_path, photos):
         assert 'data-again="/library/start"' in part
         assert 'id="start"' in client.get("/").text
         stored.jobs.finish(job)
-        assert "No photo has a tag yet" in client.get("/library/start", **asked).text
+        assert "Photos are coming in." in client.get("/library/start", **asked).text  # their tags are not read yet
         for page in (
             "/browse",
             "/review",

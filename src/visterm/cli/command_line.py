@@ -110,7 +110,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "duplicates": ("cleaning", "Find photos that look the same; nothing is deleted."),
         "map": ("index", "Draw a map of the photos, with similar ones close together."),
         "mistakes": ("cleaning", "List tags that are probably missing or wrong."),
-        "serve": ("serve", "Serve a catalogue as a web page and an API."),
+        "serve": ("serve", "Serve photos or a catalogue as a web page and an API."),
     },
     "Other programs": {
         "connect": ("connect", "Make a catalogue of a library in Immich or PhotoPrism."),

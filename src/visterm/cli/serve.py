@@ -78,7 +78,7 @@ def serve(
         typer.Option(min=1, help="Processes that answer [default: one per core, at most 4].", show_default=False),
     ] = None,
 ) -> None:
-    """Serve a folder of photos, or a catalogue, as a web page and an API.
+    """Serve photos or a catalogue as a web page and an API.
 
     For a folder of photos it makes a catalogue, learns the tags of the photos, and watches the folder; run it again to
     go on. On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be

@@ -137,7 +137,6 @@ class FolderWatcher:
         self._missing: dict[str, str] = {}  # Missing folder -> reason
         self._mounted: set[str] = set()  # Mount points seen in the folders so far
         self._uses_reports = poll is None  # Whether to use the system's reports
-        self._learned: str | None = ""  # What `learn_first` returned last: said once
 
     def rounds(self) -> Iterator[WatchRound]:
         """Yield the result of each update until stopped; first compare all folders completely."""
@@ -165,12 +164,11 @@ class FolderWatcher:
     def _learn_first(self) -> None:
         """Let a catalogue learn that has learned nothing yet; watching goes on if its photos cannot be learned from."""
         try:
-            learned = self._when_free(lambda: learn_first(self._catalogue, self._stop.is_set, self._progress))
+            message = self._when_free(lambda: learn_first(self._catalogue, self._stop.is_set, self._progress))
         except DataError as error:
-            learned = str(error)
-        if learned and learned != self._learned:
-            self._say(learned)
-        self._learned = learned
+            message = str(error)
+        if message:
+            self._say(message)
 
     def _watched_state(self) -> object:
         """Return a value that changes if a folder, a mount point in it, or the tag file changes or disappears."""

@@ -33,16 +33,16 @@ class ShownRun(NamedTuple):
 
 
 def known_runs(stored: StoredCatalogue) -> list[StoredRun]:
-    """List the usable runs of a catalogue, oldest first: all except runs whose training was interrupted."""
-    return [run for run in stored.runs.all() if run.current or run.facts.get("unfinished") is not True]
+    """List the usable runs of a catalogue, oldest first.
+
+    Runs whose training was interrupted are left out, and one with which the catalogue began and that is replaced.
+    """
+    return [run for run in stored.runs.all() if run.current or run.facts.keys().isdisjoint(("unfinished", START))]
 
 
 def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
-    """List the runs that a catalogue can go back to, latest first: those in use before the current run.
-
-    A run with which the catalogue of a folder began is not among them, as it has learned nothing.
-    """
-    runs = {run.fingerprint: run for run in known_runs(stored) if START not in run.facts}
+    """List the runs that a catalogue can go back to, latest first: those in use before the current run."""
+    runs = {run.fingerprint: run for run in known_runs(stored)}
     previous, _, _ = steps_to_current(stored)
     return [runs[name] for name in dict.fromkeys(reversed(previous)) if name in runs and not runs[name].current]
 

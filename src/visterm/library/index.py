@@ -30,7 +30,7 @@ from visterm.library.rows import RowWriter
 from visterm.library.runs import index_rows_if_due
 from visterm.store.catalogue import SKIPPED, StoredCatalogue
 from visterm.store.database import as_text
-from visterm.store.history import CatalogueJob
+from visterm.store.history import CatalogueJob, StoredProgress
 from visterm.tagging.tagger import Tagger
 
 
@@ -92,6 +92,7 @@ class Indexing:
         """Index photos; see `Catalogue.index`. Stops between two chunks when `stop` returns True."""
         photos = self._writer.with_spelled_tags(photos)  # before anything is written
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
+            progress = StoredProgress(self._stored.jobs, job.id, progress)
             photos, named_positions = with_folder_names(self._stored, photos)
             remember_tree(self._stored, photos.tree)
             compared = compare(self._stored, photos.items, may_be_gone=photos.gone_filter(), n_jobs=self._n_jobs)
@@ -191,7 +192,6 @@ class Indexing:
         video_positions = [position for position in positions if is_video(photos.items[position])]
         photo_positions = sorted(set(positions) - set(video_positions)) if video_positions else positions
         video_chunk_size = min(chunk_size, VIDEO_BATCH)
-        n_done = 0
         for chunk in chain(job.chunks(photo_positions, chunk_size), job.chunks(video_positions, video_chunk_size)):
             accepted, skipped = self._writer.ingest(photos, chunk, compared.changed, StepProgress(progress))
             n_changed = sum(position in compared.changed for position in accepted)
@@ -202,6 +202,4 @@ class Indexing:
                 encoded=result.encoded + (len(accepted) if photos.sha256_of is None else 0),
                 skipped=[*result.skipped, *skipped],
             )
-            n_done += len(chunk)
-            job.advance(n_done, len(positions))
         return result

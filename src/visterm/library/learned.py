@@ -13,6 +13,7 @@ IS_WORSE, WENT_BACK, NOT_BETTER = "worse", "left", "held back"  # Values of `Lea
 MAX_LISTED_TAGS = 5  # Maximum number of tags that a message lists
 
 START = "nothing learned yet"  # Fact of the run with which the catalogue of a folder begins, see `library.start`
+NO_TAGS = "no tags"  # Value of this fact among the catalogue's, once all photos are in and none has a tag
 MIN_COMPARED_PHOTOS = 20  # Minimum number of held-out photos: resamples of fewer say little about either run
 MEASURE = "MAP"  # Mean average precision, over the tags that both runs know
 BETTER, WORSE, NO_DIFFERENCE, TOO_FEW = "better", "worse", "no clear difference", "too few photos"

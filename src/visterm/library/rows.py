@@ -150,10 +150,8 @@ class RowWriter:
                 self._commit_rows(ids, X, None)
                 n_rows += len(ids)
                 progress.advance(len(chunk))
-                job.advance(n_rows, len(unfilled))
             for chunk in job.chunks(without_features, chunk_size):
                 n_encoded += len(self._encode_stored_images(chunk, StepProgress(progress)))
-                job.advance(n_rows + n_encoded, len(unfilled))
         return Filled(n_rows + n_encoded, n_encoded)
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:

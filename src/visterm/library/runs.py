@@ -16,7 +16,7 @@ from visterm.library.earlier_runs import GO_BACK, USE_RUN, earlier_runs
 from visterm.library.rows import Filled, RowWriter
 from visterm.models.base import Annotator
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.store.history import CatalogueJob
+from visterm.store.history import CatalogueJob, StoredProgress
 from visterm.store.stored_rows import MAX_MEASURED_QUERIES
 from visterm.tagging.tagger import Tagger
 
@@ -44,6 +44,7 @@ def switch_run(
         forget_unfinished(stored)
         run_id = keep_run(tagger, stored)
         writer = RowWriter(tagger, stored, run_id)
+        progress = StoredProgress(stored.jobs, job.id, progress)
         filled = writer.fill(chunk_size, job, progress)
         writer.predict(chunk_size, job, progress)
         if not job.cancelled:

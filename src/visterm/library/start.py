@@ -34,7 +34,7 @@ from visterm.learning.word_places import ENCODER
 from visterm.library.catalogue import Catalogue
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.files import is_inside
-from visterm.library.learned import START, outcome_text
+from visterm.library.learned import NO_TAGS, START, outcome_text
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.models.linear.text_ridge import TextRidge
 from visterm.store.catalogue import StoredCatalogue
@@ -78,7 +78,7 @@ def open_or_start(
         stored.close()
         if folder not in folders:
             problem = f"{out} is a catalogue of {', '.join(folders) or 'no folder'}, not of {folder}."
-            advice = f"Name another catalogue, or serve this one: visterm serve {out}"
+            advice = f"Name another catalogue, or add these photos to it: visterm index {out} {photos}"
             raise UserError(problem, setting="out", value=out, advice=advice)
         return False
 
@@ -95,7 +95,7 @@ def open_or_start(
 
     catalogue = Catalogue(tagger)
     catalogue.stored.history.note("index", folder=folder, tags="auto")
-    _note_start(catalogue)
+    _note_start(catalogue.stored)
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     catalogue.save(out)
     catalogue = Catalogue.load(out, run=tagger)  # the encoder has the network's outputs for the first photos
@@ -115,22 +115,20 @@ def learn_first(catalogue: Catalogue, stop: Callable[[], bool], progress: Progre
     if stored.tags.come_from_files():
         outcome = catalogue.learn(stop=stop, progress=progress)
         return "" if outcome.cancelled else f"Learned {outcome_text(outcome, stored.run_folder)}"
-
-    if len(tagger.vocabulary) or not len(catalogue):
+    if stored.runs.current().facts.get(START) == NO_TAGS or not len(catalogue):
         return ""
-    no_tags = "No photo has a tag yet. On the page, choose photos that show the same, give them a tag, and learn."
     run = _with_words(catalogue, tagger)
-    if run is None:
-        return no_tags
-    catalogue.use(run, progress=progress)
-    _note_start(catalogue)
-    return f"{no_tags} Meanwhile searches know {count_of(len(run.vocabulary), 'word')} of the network."
+    if run is not None:
+        catalogue.use(run, progress=progress)
+    _note_start(stored, NO_TAGS)
+    words = "" if run is None else f" Until then, searches know {count_of(len(run.vocabulary), 'word')} of the network."
+    return f"No photo has a tag yet. On the page, choose photos that show the same, give them a tag, and learn.{words}"
 
 
-def _note_start(catalogue: Catalogue) -> None:
+def _note_start(stored: StoredCatalogue, value: object = True) -> None:
     """Mark the current run as one with which a catalogue begins: people do not go back to it."""
-    run = catalogue.stored.runs.current()
-    catalogue.stored.runs.add(run.fingerprint, run.encoder_fingerprint, facts={START: True})
+    run = stored.runs.current()
+    stored.runs.add(run.fingerprint, run.encoder_fingerprint, facts={START: value})
 
 
 def _with_words(catalogue: Catalogue, start: Tagger) -> Tagger | None:

@@ -149,13 +149,9 @@ class Jobs(CatalogueTable):
         """Set a waiting job to "running"."""
         self._database.write("UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'waiting'", (job_id,))
 
-    def progress(self, job_id: int, done: int, total: int | None = None, message: str | None = None) -> None:
-        """Store the progress of a job; values that are None are not changed."""
-        self._database.write(
-            "UPDATE jobs SET done = ?, total = coalesce(?, total), message = coalesce(CAST(? AS TEXT), message) "
-            "WHERE id = ?",
-            (done, total, None if message is None else as_text(message), job_id),
-        )
+    def progress(self, job_id: int, done: int, total: int | None) -> None:
+        """Store the progress of a job; a `total` of None is unknown."""
+        self._database.write("UPDATE jobs SET done = ?, total = ? WHERE id = ?", (done, total, job_id))
 
     def finish(self, job_id: int, *, error: str | None = None, message: str | None = None) -> None:
         """End a job: "failed" with an error, "cancelled" after a request to cancel, else "done"."""
@@ -245,10 +241,6 @@ class CatalogueJob:
                 return
             yield items[start : start + size]
 
-    def advance(self, done: int, total: int) -> None:
-        """Store the progress."""
-        self._jobs.progress(self.id, done, total)
-
 
 class StoredProgress(Progress):
     """Progress of a job, stored in the catalogue every `PROGRESS_SECONDS`, and forwarded to `target`."""
@@ -256,12 +248,13 @@ class StoredProgress(Progress):
     def __init__(self, jobs: Jobs, job_id: int, target: Progress = SILENT) -> None:
         super().__init__(target)
         self._jobs, self._job_id = jobs, job_id
-        self._done, self._total, self._stored_at = 0, 0, 0.0
+        self._done, self._stored_at = 0, 0.0
+        self._total: int | None = None
 
     def start(self, task: str, total: int | None = None) -> None:
         """Start a task."""
         super().start(task, total)
-        self._done, self._total = 0, total or 0
+        self._done, self._total = 0, total
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Count steps."""
@@ -269,7 +262,7 @@ class StoredProgress(Progress):
         self._done += steps
         if time.monotonic() - self._stored_at > PROGRESS_SECONDS:
             self._stored_at = time.monotonic()
-            self._jobs.progress(self._job_id, self._done, self._total, note or None)
+            self._jobs.progress(self._job_id, self._done, self._total)
 
     def finish(self) -> None:
         """Store the last steps."""

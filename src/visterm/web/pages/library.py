@@ -12,9 +12,9 @@ from fastapi import APIRouter, Form, Request, Response
 from visterm.core.errors import StorageError, UserError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, shown_runs
+from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
 from visterm.library.info import describe, training_history
-from visterm.library.learned import START, Comparison
+from visterm.library.learned import NO_TAGS, START, Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.tagging.plot import history_panels
@@ -103,12 +103,11 @@ def start_values(service: Service) -> dict[str, object] | None:
     if START not in catalogue.tagger.facts:
         return None
     jobs = [job for job in stored.jobs.latest(MAX_JOBS) if not job.ended and job.kind in ("index", FIT)]
-    has_tags = stored.tags.come_from_files()
-    n_judged = stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL")
-    words = [] if jobs or has_tags else stored.tags.often_best(stored.runs.current().id, N_START_WORDS)
+    has_no_tags = stored.runs.current().facts.get(START) == NO_TAGS and not stored.tags.come_from_files()
+    words = stored.tags.often_best(stored.runs.current().id, N_START_WORDS) if has_no_tags and not jobs else []
     return {
-        "learned": False, "job": jobs[0] if jobs else None, "photos": stored.images.count(), "has_tags": has_tags,
-        "words": words, "n_words": len(catalogue.tagger.vocabulary), "judged": n_judged,
+        "learned": False, "job": jobs[0] if jobs else None, "photos": stored.images.count(), "has_no_tags": has_no_tags,
+        "words": words, "n_words": len(catalogue.tagger.vocabulary),
     }  # fmt: skip
 
 
@@ -137,7 +136,7 @@ def _values(service: Service) -> dict[str, object]:
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     jobs = stored.jobs.latest(MAX_JOBS)
-    runs, rows, folder = stored.runs.all(), [], stored.folder
+    runs, rows, folder = known_runs(stored), [], stored.folder
     assert folder is not None
 
     for run in reversed(runs):
