@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit
 
 from command_line import run_command
 from planted import plant_corpus
@@ -18,6 +19,8 @@ from visterm.data.tag_tree import TagTree
 from visterm.library.catalogue import Catalogue
 from visterm.library.mistakes import MISTAKES_FILE, open_mistakes
 from visterm.metrics import average_precisions
+from visterm.models.confidence.evidence import fit_tag_lines
+from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.confidence.mistakes import find_mistakes
 from visterm.tagging.mistakes import KINDS, Mistake, UninformativeFeaturesError, cross_chances, deepest, mistakes_among
 
@@ -83,6 +86,22 @@ def test_chances_fall_lie_in_their_intervals_and_promise_no_more_than_is_right(f
         assert len(planted) / 7 < pairs.probability.sum() < 1.2 * len(planted)
         right = np.mean([pair in planted for pair in listed(pairs)[:10]])
         assert pairs.probability[:10].mean() <= right + 0.1
+
+
+def test_each_tag_has_a_slope_of_its_own_where_its_images_show_it_and_else_that_of_all_tags():
+    rng = np.random.default_rng(3)
+    slopes, offsets = np.array([2.0, 0.5, 4.0, 3.0]), np.array([-3.0, -1.0, -2.0, -9.0])
+    scores = rng.normal(0.5, 1.0, (4000, 4)).astype(np.float32)
+    given = rng.random(scores.shape) < expit(scores * slopes + offsets)
+    scores[given[:, 3], 3] = -1.0  # the few images of the last tag have low scores
+    Y = sp.csr_array(given, dtype=np.float32)
+    shared, lines = fit_calibration(scores, Y, Y), fit_tag_lines(scores, Y, Y, rng)
+    np.testing.assert_allclose(lines.slope[:3], slopes[:3], rtol=0.15)
+    np.testing.assert_allclose(lines.offset[:3], offsets[:3], rtol=0.15)
+    assert np.abs(shared.slope[:3] / slopes[:3] - 1).max() > 0.3
+    assert lines.slope[3] == pytest.approx(shared.slope[3])
+    assert lines.offset[3] == pytest.approx(shared.offset[3])
+    assert lines.curve is None
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from visterm.core.writing import new_map
 from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.learning.calibrating import MAX_SCORES, search_scores, unfitted
 from visterm.models.base import Annotator, SideKnowledge
-from visterm.models.confidence.fit_calibration import fit_calibration
+from visterm.models.confidence.evidence import fit_tag_lines
 from visterm.models.confidence.mistakes import MAX_IMAGES_OF_UNUSUAL_TAG, find_mistakes
 from visterm.models.stopping import learns_from_kernel
 
@@ -280,14 +280,13 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
 
 
 def _convert_to_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.Generator) -> None:
-    """Replace scores by chances, with curves that are fitted to the scores."""
+    """Replace scores by chances, with lines that are fitted to the scores."""
     n_images, n_tags = scores.shape
     max_images = max(1, MAX_SCORES // n_tags)
     sample = np.arange(n_images) if n_images <= max_images else np.sort(rng.permutation(n_images)[:max_images])
-    calibration = fit_calibration(np.asarray(scores[sample]), Y[sample], Y)
+    calibration = fit_tag_lines(np.asarray(scores[sample]), Y[sample], Y, rng)
     if calibration is None:
         raise DataError("All photos have the same tags, so no photo stands out. Tag more photos.")
-    calibration = calibration._replace(curve=None)  # the curve would give the most certain pairs equal chances
     step = max(1, MAX_SCORES // n_tags)
     for start in range(0, n_images, step):
         scores[start : start + step] = calibration.confidences(scores[start : start + step])

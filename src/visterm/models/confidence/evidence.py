@@ -9,8 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.models.confidence.calibration import Doubles
+from visterm.models.confidence.calibration import Calibration, Doubles, sigmoid
+from visterm.models.confidence.fit_calibration import MAX_STEPS, MIN_RELATIVE_SLOPE, TOLERANCE, Cases, fit_calibration
 
+LINE_PENALTY = 10.0  # Penalty on the change of a tag's slope and offset, for scores with the standard deviation 1
+KINK = -3.5
+"""Log odds, about 3 %, at which the weight of a prediction changes. Above it, most given tags are right, however likely
+the model finds them; below it, the lower the log odds, the more often a given tag is wrong."""
 N_COOCCURRING_TAGS = 1500
 """Number of the most frequent tags whose co-occurrence is modelled, by a matrix with twice as many rows."""
 
@@ -21,6 +26,38 @@ BLOCK_SIZE = 2**22  # Number of (image, tag) entries in memory
 MAX_NEGATIVE_SAMPLES = 400_000  # Maximum number of (image, absent tag) pairs to fit on
 MIN_PROBABILITY = 1e-6  # Probabilities are clipped to this before computing log odds
 EPSILON = 1e-9
+
+
+def fit_tag_lines(scores: NDArray[np.float32], Y: Any, others: Any, rng: np.random.Generator) -> Calibration | None:
+    """Fit a line from scores to log odds for each tag, without a curve; None where `fit_calibration` returns None.
+
+    Confidences have slopes by a rule that all tags share, which keeps the order of the most confident images of all
+    tags. Mistakes stand out among the images of one tag, so here a tag's slope follows its own images, too, by Newton's
+    method in two variables. Parameters are those of `fit_calibration`.
+    """
+    calibration = fit_calibration(scores, Y, others)
+    if calibration is None:
+        return None
+    cases = Cases.of(scores, Y.toarray() > 0, True, rng)
+    mean, deviation = float(scores.mean()), float(scores.std()) or 1.0
+    z_scores, tags, n_tags = (cases.scores - mean) / deviation, cases.tags, scores.shape[1]
+    shared = np.stack([calibration.slope * deviation, calibration.offset + calibration.slope * mean])
+    lines = shared
+
+    for _ in range(MAX_STEPS):
+        P = sigmoid(lines[0, tags] * z_scores + lines[1, tags])
+        errors, curvature = cases.weights * (P - cases.right), cases.weights * P * (1 - P)
+        sums = [np.bincount(tags, errors * column, n_tags) for column in (z_scores, 1.0)]
+        gradient = np.stack(sums) + LINE_PENALTY * (lines - shared)
+        moments = [np.bincount(tags, curvature * z_scores**power, n_tags) for power in (2, 1, 1, 0)]
+        hessian = np.stack(moments, axis=1).reshape(-1, 2, 2) + LINE_PENALTY * np.eye(2)
+        steps = np.linalg.solve(hessian, gradient.T[:, :, None])[:, :, 0].T
+        lines = lines - np.clip(steps, -1, 1)
+        if np.abs(steps).max() < TOLERANCE:
+            break
+    lines = np.where(lines[0] >= MIN_RELATIVE_SLOPE * shared[0], lines, shared)
+    slope = lines[0] / deviation
+    return calibration._replace(slope=slope, offset=lines[1] - slope * mean, curve=None)
 
 
 class Evidence:
@@ -61,7 +98,7 @@ class Evidence:
         self._intercept = regression.intercept_[0] - self._coef @ mean
 
     def _feature_blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
-        """Yield rows, features of shape (n_rows, n_tags, 5), and which tags the images have."""
+        """Yield rows, features of shape (n_rows, n_tags, 6), and which tags the images have."""
         prior = np.log(self.frequency / (1 - self.frequency))
         for rows in _row_blocks(self.given.shape):
             given, p = sp.csr_array(self.given[rows]), self._probabilities[rows]
@@ -69,7 +106,9 @@ class Evidence:
             expected = self._cooccurrence.predict(p, given, self._folds[rows], self.frequency)
             n_unrelated = has_tag.sum(axis=1, keepdims=True) - (given > 0).astype(np.float64) @ self._related
             log_expected = np.log(np.maximum(expected, MIN_EXPECTED))
-            features = logits, np.broadcast_to(prior, logits.shape), expected, log_expected, np.log1p(n_unrelated)
+            prior_logits, log_n_unrelated = (np.broadcast_to(x, logits.shape) for x in (prior, np.log1p(n_unrelated)))
+            above_kink = np.maximum(logits - KINK, 0)
+            features = logits, above_kink, prior_logits, expected, log_expected, log_n_unrelated
             yield rows, np.stack(features, axis=-1), has_tag
 
     def blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
