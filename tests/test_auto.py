@@ -26,8 +26,8 @@ from visterm.models.blend.kept import explained_by, explains, tag_vectors, vecto
 from visterm.models.blend.mixing import (
     LIFTS_AND_CENTRES,
     best_mix,
+    best_pair,
     best_shape,
-    gain_of,
     image_map,
     shaped,
     shrunk,
@@ -147,8 +147,10 @@ def test_scores_that_know_better_gain_and_those_that_know_less_do_not(planted):
     Y = sp.csr_array(planted.Y_test)
     rng = np.random.default_rng(0)
     right, noise = Y.toarray().astype(np.float32), rng.standard_normal(Y.shape).astype(np.float32)
-    assert gain_of(right, noise, Y) == pytest.approx(1 - image_map(noise, Y), abs=1e-6)
-    assert gain_of(noise, right, Y) == 0
+    mix, gain = best_pair(right, noise, Y)
+    assert image_map(mix, Y) == pytest.approx(1)
+    assert gain == pytest.approx(1 - image_map(noise, Y), abs=1e-6)
+    assert best_pair(noise, right, Y)[1] == 0
 
 
 def test_a_centre_leaves_a_score_of_the_tags_mean_as_it_is():
@@ -161,8 +163,16 @@ def test_a_centre_leaves_a_score_of_the_tags_mean_as_it_is():
 
 
 def test_few_images_draw_weights_to_equal_ones_of_good_models():
-    weights = shrunk(np.array([1.0, 0.0, 0.0]), [0.9, 0.8, 0.7], 150)
-    np.testing.assert_allclose(weights, [0.875, 0.125, 0])
+    weights = shrunk(np.array([1.0, 0.0, 0.0, 0.0]), [0.9, 0.8, 0.7, 0.9], [True, True, True, False], 150)
+    np.testing.assert_allclose(weights, [0.8, 0.2, 0, 0])
+    np.testing.assert_allclose(shrunk(np.array([0.0, 1.0]), [0.9, 0.1], [False, True], 100), [0.5, 0.5])
+
+
+def test_few_images_do_not_draw_weights_to_neighbours(planted):
+    model = Auto(candidates=[KNN, RIDGE, ("kernel_ridge", {})]).fit(planted.X_train[:60], planted.Y_train[:60])
+    weights = {entry["model"]: entry["weight"] for entry in model.report_}
+    assert min(weights["ridge"], weights["kernel_ridge"]) > 50 / 160 - 0.01
+    assert weights["knn"] < 60 / 160
 
 
 def test_with_few_images_a_lift_must_gain_more_than_a_standard_error(planted):
@@ -411,6 +421,20 @@ def test_if_no_candidate_can_be_fitted_its_error_is_raised(planted, monkeypatch)
     monkeypatch.setattr(Knn, "fit", fit)
     with pytest.raises(TooLargeError, match="9 GiB"):
         Auto(candidates=[KNN]).fit(planted.X_train, planted.Y_train)
+
+
+def test_a_model_that_adds_little_on_an_eighth_of_the_images_is_not_fitted_on_all(many, monkeypatch):
+    monkeypatch.setattr(trials, "MIN_PROBED_IMAGES", 400)
+    monkeypatch.setattr(trials, "PROBED", {"wsabie": {}})
+    rows = []
+    plain = Wsabie.fit
+    monkeypatch.setattr(Wsabie, "fit", lambda self, X, Y, **more: rows.append(len(X)) or plain(self, X, Y, **more))
+    for error, fits in ((100.0, [60]), (0.0, [60, 480])):
+        monkeypatch.setattr(trials, "GAIN_ERROR", error)
+        model = Auto(candidates=[RIDGE, ("wsabie", {"dim": 8, "epochs": 5})]).fit(many.X_train, many.Y_train)
+        assert rows == fits
+        assert ("left out: after an eighth" in reasons(model)["wsabie"]) == (error > 0)
+        rows.clear()
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import all_finite, check_count, check_number
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind
 from visterm.core.products import column_means, dense, product
 from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
+from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, EpochLoss, Floats, Measure, TrainingState, Validation, Weights
 from visterm.models.linear.base import with_ones
@@ -121,8 +122,8 @@ class Mlp(EpochAnnotator):
         valid = (X[held_out], Y[held_out]) if held_out.size else valid
         with one_blas_thread():
             axes = PrincipalAxes.of(X)
-            self._unfinished = NetworkTraining(self, axes, X[training_ids], Y[training_ids], rng)
-            self._train(self._unfinished, TrainingState(), self.epochs, self._measure_map(valid), monitor, on_epoch)
+            training = self._unfinished = NetworkTraining(self, axes, X[training_ids], Y[training_ids], rng)
+            self._train(training, TrainingState(), self.epochs, training.measure_map(valid), monitor, on_epoch)
 
         if held_out.size:
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
@@ -152,9 +153,11 @@ class Mlp(EpochAnnotator):
             for rate in epoch_rates:
                 state.means_of_epoch = training.run_epoch(rate)
                 state.published = training.weights
-                self._publish(*training.weights)
-                self._refuse_non_finite()
+                if not all(all_finite(weight) for weight in training.weights):
+                    self._publish(*training.weights)
+                    self._refuse_non_finite()
         training.weights = state.best_weights or training.weights
+        self._publish(*training.weights)
 
     def _rate(self) -> float:
         return self.learning_rate
@@ -230,6 +233,22 @@ class NetworkTraining:
         """Return this training, on other images from now on."""
         self._rows, self._given = self.axes.rows(X), sp.csr_array(Y > 0, dtype=np.float32)
         return self
+
+    def measure_map(self, valid: Validation | None) -> Measure | None:
+        """Return a function that measures the MAP of the weights on validation images with tags, or None without any.
+
+        The images are seen along the axes once: weights for all features would take as long as a part of an epoch.
+        """
+        tagged = np.empty(0, np.int64) if valid is None else np.flatnonzero(np.diff(sp.csr_array(valid[1] > 0).indptr))
+        if valid is None or tagged.size == 0:
+            return None
+        rows, given = self.axes.rows(valid[0][tagged]), valid[1][tagged]
+
+        def measure() -> float:
+            A, a, W, b = self.weights
+            return float(np.nanmean(average_precisions(np.maximum(rows @ A + a, 0) @ W + b, given)))
+
+        return measure
 
     def run_epoch(self, rate: float) -> EpochLoss:
         """Train on all images once, in random order; `rate` is the size of the steps."""

@@ -24,6 +24,7 @@ from visterm.models.blend.candidates import (
     BY_NUMBER,
     DEFAULT_CANDIDATES,
     SMALL,
+    UNSTEADY,
     ColumnSet,
     Member,
     any_from_kernel,
@@ -108,7 +109,8 @@ def blend(
     else:
         shares, value = sure_mix(scores, Y) if by_number else best_mix(scores, Y, both_maps)
         if in_folds:
-            shares = shrunk(shares, [trial.promise for trial in weighed], Y.shape[0])
+            are_steady = [trial.name not in UNSTEADY for trial in weighed]
+            shares = shrunk(shares, [trial.promise for trial in weighed], are_steady, Y.shape[0])
         elif not by_number:
             shares = without_idlers(shares, value, scores, Y)
 
@@ -131,9 +133,9 @@ class Auto(Blend):
 
     The weights ``λ``, non-negative with sum 1, have the highest sum of MAP over images (annotation) and MAP over tags
     (search) on the held-out images. Separate weights for annotation and search were not better on further images.
-    Of few images, each is held out in one of five folds, weights are drawn to equal ones, and lifts must gain more than
-    a standard error. Of images known only by number, one tag each is
-    held out, only MAP over images counts, a blend must surely gain, and there is no lift.
+    Of few images, each is held out in one of five folds, weights are drawn to equal ones (without `knn`, which needs
+    many images), and lifts must gain more than a standard error. Of images known only by number, one tag each is held
+    out, only MAP over images counts, a blend must surely gain, and there is no lift.
     For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
     spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
     tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores
@@ -144,6 +146,9 @@ class Auto(Blend):
     candidate is tried on all columns and on each block, the others on the three sets of columns where it was best. At
     most six models are weighted: the best on each set of columns, then the best of the rest. Models without weight, or
     with a tiny gain, are dropped.
+
+    With 2,000 images or more, `mlp` and `logistic` are first tried on an eighth of them, and left out if they add less
+    than about a standard error there to the models before them.
 
     With a budget, the time of each candidate is estimated from a fit on an eighth of the images. Candidates that would
     take too long are left out, and their reason tells what more time would gain: the increase in MAP over the held-out

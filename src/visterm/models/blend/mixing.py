@@ -19,7 +19,7 @@ MAX_PASSES = 10
 
 SAMPLE_ROWS = 2000  # Use at most this many images to find weights
 SAMPLE_BYTES = 2**28  # Maximum memory for the scores of all members: with very many tags, fewer images are used
-EQUAL_IMAGES = 50  # See `shrunk`
+EQUAL_IMAGES = 100  # See `shrunk`
 NEARLY_BEST = 0.8  # Minimum share of the best value for a model to count as good
 SURE_IMAGES = 200  # With fewer images, a lift must raise MAP by more than a standard error
 MIN_GAIN = 1e-9  # Smaller gains in MAP are rounding errors
@@ -52,9 +52,9 @@ def best_mix(
 ) -> tuple[NDArray[np.float64], float]:
     """Find the weights of a sum of scores with the highest MAP over images, or another measure.
 
-    Starts from equal weights or a single member, whichever is best. Then one member after another gets the best weight
-    among 0, 1/20, ..., 1, while the other members share the rest in the same proportions, until a pass over all members
-    brings no gain. With two members this searches the whole grid.
+    Starts from equal weights or a single member, whichever is best. Then one member after another gets a better weight,
+    a multiple of 1/20, while the other members share the rest in the same proportions, until a pass over all members
+    brings no gain. The first pass tries every fourth multiple, the next ones those near the current weight, and 0.
 
     `scores` are the scaled scores of each member, float32, shape (n_images, n_tags); `Y`, of the same shape, is above 0
     for the tags of images, with at least one. `measure` is `image_map`, `word_map` or `both_maps`. Returns the weights,
@@ -65,17 +65,19 @@ def best_mix(
     values = [measure(mixed(start, scores), Y) for start in starts]
     first = int(np.argmax(values))
     best, value = starts[first], values[first]
-    for _ in range(MAX_PASSES if n > 1 else 0):
+    for number in range(MAX_PASSES if n > 1 else 0):
         previous_value = value
         for member in range(n):
             others = np.delete(best, member)
             others = others / others.sum() if others.sum() > 0 else np.full(others.size, 1 / others.size)
-            for share in np.arange(WEIGHT_STEPS + 1) / WEIGHT_STEPS:
+            now = round(WEIGHT_STEPS * best[member])
+            steps = {0, *range(now - 2, now + 3)} if number else set(range(0, WEIGHT_STEPS + 1, 4))
+            for share in sorted(step / WEIGHT_STEPS for step in steps - {now} if 0 <= step <= WEIGHT_STEPS):
                 mix = np.insert((1 - share) * others, member, share)
                 mix_value = measure(mixed(mix, scores), Y)
                 if mix_value > value + MIN_GAIN:
                     best, value = mix, mix_value
-        if value <= previous_value:
+        if number and value <= previous_value:
             break
     return best, value
 
@@ -111,20 +113,27 @@ def without_idlers(
     return weights
 
 
-def shrunk(weights: NDArray[np.float64], values: Sequence[float], n_images: int) -> NDArray[np.float64]:
+def shrunk(
+    weights: NDArray[np.float64], values: Sequence[float], are_steady: Sequence[bool], n_images: int
+) -> NDArray[np.float64]:
     """Return weights chosen on few images as if `EQUAL_IMAGES` more images had chosen equal ones of the good members.
 
-    `values` are the members' own, in the measure of the weights; a good member has at least 80 % of the best value.
+    `values` are the members' own, in the measure of the weights; a good member has at least 80 % of the best value, and
+    is steady, which needs few images, if any of these is.
     """
     good = np.asarray(values) >= NEARLY_BEST * max(values)
+    good = good & are_steady if (good & are_steady).any() else good
     return np.asarray((n_images * weights + EQUAL_IMAGES * good / good.sum()) / (n_images + EQUAL_IMAGES))
 
 
-def gain_of(scores: Floats, others: Floats, Y: sp.csr_array) -> float:
-    """Return the gain in MAP over images from adding `scores` to `others` with the best of five weights, at least 0."""
-    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-    values = [image_map(mixed(np.array([1 - share, share]), [others, scores]), Y) for share in shares]
-    return max(values) - values[0]
+def best_pair(
+    scores: Floats, others: Floats, Y: sp.csr_array, measure: Callable[[Floats, sp.csr_array], float] = image_map
+) -> tuple[Floats, float]:
+    """Return the sum of `others` and `scores` with the best of five weights, and its gain in `measure`, at least 0."""
+    mixes = [mixed(np.array([1 - share, share]), [others, scores]) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    values = [measure(mix, Y) for mix in mixes]
+    best = int(np.argmax(values))
+    return mixes[best], values[best] - values[0]
 
 
 def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -23,20 +23,17 @@ from visterm.models.abilities import Explains, FitsLeavingOut
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, PROBED, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
-from visterm.models.blend.mixing import NEARLY_BEST, gain_of, image_map, word_map
-from visterm.models.blend.splits import (
-    MAX_WEIGHTED_MODELS,
-    MIN_PROBE_ROWS,
-    PROBE_PART,
-    Split,
-    TaggedRows,
-    an_eighth,
-    judged_tags,
-)
+from visterm.models.blend.mixing import NEARLY_BEST, best_pair, both_maps, image_map, word_map
+from visterm.models.blend.splits import MAX_WEIGHTED_MODELS, Split, TaggedRows, an_eighth, judged_tags
 from visterm.models.stopping import EpochRecord, OnEpoch, visible_columns
 
-MIN_PROBE_GAIN = 0.004  # Minimum gain in MAP of a model that is first tried on an eighth of the images, or by `Halving`
-FIRST_RUNG, NEAR_MAP = 4, 0.9  # See `Halving`: its first epoch, and the share of the best MAP that is near
+MIN_PROBED_IMAGES = 1600
+"""Minimum number of images to learn from for trials on an eighth of them: with fewer, the trials mislead, and fits are
+fast."""
+
+GAIN_ERROR = 0.15  # A little above the usual standard error of a gain, times the root of the number of judged images
+FIRST_RUNG, NEAR_MAP, MIN_RUNG_GAIN = 4, 0.9, 0.004
+"""See `Halving`: its first epoch, the share of the best MAP that is near, and the minimum gain in MAP."""
 
 WARM_UP_ROWS = 50  # Rows of the fit whose only purpose is to compile kernels
 MAX_COLUMN_SETS = 3  # All candidates are tried on at most this many sets of columns; on others only the first candidate
@@ -113,17 +110,18 @@ def try_candidates(
     """Fit and measure each candidate, or set its `reason` to skip it; return the trials in the order of fitting.
 
     The models `PROBED` are first fitted on an eighth of the images, which `rng` draws, and skipped if they add little
-    to the best trial so far on the same eighth. For images known by number, `Halving` ends the training of a candidate
-    that won't add to the first one. With a budget, the time of every
-    candidate is estimated from such a fit: it is skipped if the remaining time is less than its fit and the final fits
-    on `n_all` images (the number of training images if there is no final fit) of it and of all trials before it. Its
-    reason tells how much it adds. The first candidate is always fitted, and no fit is interrupted. Kernels are compiled
-    first, in a tiny fit that is not counted.
+    to the trials so far on the same eighth (see `Probes`). For images known by number, `Halving` ends the training of a
+    candidate that won't add to the first one. With a budget, the time of every candidate is estimated from such a fit:
+    it is skipped if the remaining time is less than its fit and the final fits on `n_all` images (the number of
+    training images if there is no final fit) of it and of all trials before it. Its reason tells how much it adds. The
+    first candidate is always fitted, and no fit is interrupted. Kernels are compiled first, in a tiny fit that is not
+    counted.
 
     Trials are changed in place. Without judged images, only the first candidate is fitted. If no candidate can be
     fitted, raises the error of the first one.
     """
     done: list[MemberTrial] = []
+    probes = Probes(splits, rng)
     refit_seconds, can_judge = 0.0, splits[0].judged.X.shape[0] > 0
     for trial in () if can_judge else trials[1:]:
         trial.reason = "left out: there are no images to judge by"
@@ -134,7 +132,7 @@ def try_candidates(
             if done:
                 trial.reason = _too_long(trial, done, splits[0], n_all, budget.left() - refit_seconds, rng)
         elif done and not trial.reason and trial.name in PROBED:
-            trial.reason = _adds_little(trial, done, splits, rng)
+            trial.reason = probes.reason_to_skip(trial, done)
         if not trial.reason:
             attempt(trial, splits, monitor, Halving.beside(done, splits[0], trial))
             refit_seconds += trial.seconds_again(n_all)
@@ -154,22 +152,41 @@ def _warm_up(trial: MemberTrial, learned: TaggedRows, budget: Budget, rng: np.ra
     budget.extend(now() - began)
 
 
-def _adds_little(
-    trial: MemberTrial, done: Sequence[MemberTrial], splits: Sequence[Split], rng: np.random.Generator
-) -> str:
-    """Explain why a candidate is not worth a fit on all images; return an empty text if it is."""
-    best = max(done, key=lambda finished: finished.promise)
-    if len(splits) > 1 or splits[0].learned.X.shape[0] < MIN_PROBE_ROWS * PROBE_PART or best.scores is None:
-        return ""
-    part = an_eighth(splits[0], rng)
-    try:
-        gain = gain_of(_probe(trial, part), _probe(best, part), part.judged.Y)
-    except (DivergedError, TooLargeError) as error:
-        trial.error = error
-        return f"left out: {error}"
-    if gain >= MIN_PROBE_GAIN:
-        return ""
-    return f"left out: after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
+class Probes:
+    """Fits on an eighth of the images, which tell whether a candidate is worth a fit on all of them.
+
+    It is not if it adds less than about a standard error to the sum of both MAPs of a mix of the earlier candidates,
+    without those that were skipped, all fitted on that eighth. With few images, all candidates are worth it.
+    """
+
+    def __init__(self, splits: Sequence[Split], rng: np.random.Generator) -> None:
+        self._splits, self._rng = splits, rng
+        self._part: Split | None = None
+        self._mix: NDArray[np.float32] | None = None  # scores of the judged images
+        self._title = ""  # of the best candidate in the mix
+
+    def reason_to_skip(self, trial: MemberTrial, done: Sequence[MemberTrial]) -> str:
+        """Explain why a candidate is not worth a fit on all images; return an empty text if it is."""
+        fitted = [finished for finished in done if finished.scores is not None]
+        split = self._splits[0]
+        if len(self._splits) > 1 or split.learned.X.shape[0] < MIN_PROBED_IMAGES or not fitted:
+            return ""
+        part = self._part = self._part or an_eighth(split, self._rng)
+        Y = part.judged.Y
+        if self._mix is None:
+            ranked = sorted(fitted, key=lambda finished: finished.promise, reverse=True)
+            self._mix, self._title = _probe(ranked[0], part), ranked[0].title
+            for finished in ranked[1:]:
+                self._mix = best_pair(_probe(finished, part), self._mix, Y, both_maps)[0]
+        try:
+            mix, gain = best_pair(_probe(trial, part, PROBED.get(trial.name, {})), self._mix, Y, both_maps)
+        except (DivergedError, TooLargeError) as error:
+            trial.error = error
+            return f"left out: {error}"
+        if gain >= GAIN_ERROR / math.sqrt(Y.shape[0]):
+            self._mix = mix
+            return ""
+        return f"left out: after an eighth of the images, it adds {gain:.3f} to the MAP of {self._title}"
 
 
 def _too_long(
@@ -198,13 +215,18 @@ def _too_long(
     best = max(done, key=lambda finished: finished.promise)
     if best.scores is None or best.seconds_for(best.seconds or 0.0, n, n_part) > seconds_left:
         return reason
-    gain = gain_of(scores, _probe(best, part), part.judged.Y)
+    gain = best_pair(scores, _probe(best, part), part.judged.Y)[1]
     return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
 
 
-def _probe(trial: MemberTrial, split: Split) -> NDArray[np.float32]:
-    """Return the scaled scores of the judged images by a copy of the model that learns from the split."""
-    return _scores_of(clone(trial.model), trial.columns, split, SILENT)[0]
+def _probe(trial: MemberTrial, split: Split, settings: Settings | None = None) -> NDArray[np.float32]:
+    """Return the scaled scores of the judged images by a copy of the model that learns from the split.
+
+    `settings` replace those that the model leaves at their defaults.
+    """
+    copy = clone(trial.model)
+    copy.set_params(**{name: value for name, value in (settings or {}).items() if name not in trial.settings})
+    return _scores_of(copy, trial.columns, split, SILENT)[0]
 
 
 class Halving:
@@ -235,8 +257,8 @@ class Halving:
             return None
         scores = _scaled_scores(self._trial.model, self._trial.columns.of(self._split.judged.X), self._split)[0]
         assert self._best.scores is not None
-        gain = gain_of(scores, self._best.scores, self._split.judged.Y)
-        if gain >= MIN_PROBE_GAIN:
+        gain = best_pair(scores, self._best.scores, self._split.judged.Y)[1]
+        if gain >= MIN_RUNG_GAIN:
             return None
         self._trial.reason = f"left out: after {epoch} epochs, it adds {gain:.3f} to the MAP of {self._best.title}"
         return "stop"

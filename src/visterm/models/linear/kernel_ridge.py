@@ -30,7 +30,7 @@ GAMMAS = (1.0, 3.0)
 ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Penalties to try, from strong to weak
 DEFAULT_ALPHA = 0.3  # Used if there is no data to choose by
 
-CHOICE_ROWS = 2000  # Use at most this many images to choose the settings: the time grows with their cube
+CHOICE_ROWS = 1000  # Use at most this many images to choose the settings: the time grows with their cube
 BLOCK_BYTES = 2**25
 MAX_KERNEL_BYTES = 2**33
 
@@ -59,7 +59,7 @@ class KernelRidge(Annotator):
         Maximum number of training images that others are compared with. The time of a fit grows with their cube, and
         with their square times the number of images.
     random_state : int, RandomState, Generator or None
-        Draws the landmarks and, if there are more than 2,000 images, the 2,000 that choose the settings.
+        Draws the landmarks and, if there are more than 1,000 images, the 1,000 that choose the settings.
 
     Attributes
     ----------
