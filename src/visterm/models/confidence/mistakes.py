@@ -42,7 +42,7 @@ MAX_PROBABILITY = 0.98  # Upper limit of the curves: no mistake is certain
 Z_95 = 1.96  # Standard errors from the estimate to the ends of a 95 % interval
 
 
-class Pairs(NamedTuple):
+class RankedPairs(NamedTuple):
     """Images and tags that are probably mistakes, most probable first."""
 
     images: NDArray[np.int64]  # shape (n,)
@@ -57,8 +57,8 @@ class Pairs(NamedTuple):
 class Mistakes(NamedTuple):
     """Given tags that are probably wrong, and tags that are probably missing."""
 
-    wrong: Pairs
-    missing: Pairs
+    wrong: RankedPairs
+    missing: RankedPairs
 
 
 class Noise(NamedTuple):
@@ -231,7 +231,7 @@ class _Kind:
         order = np.lexsort((candidates[1], candidates[0], -candidates[2]))
         self._candidates = candidates[:, order[: self._limit]]
 
-    def pairs(self, variance_of_tags: Doubles) -> Pairs:
+    def pairs(self, variance_of_tags: Doubles) -> RankedPairs:
         """Return the candidates with their probabilities, after all blocks were added."""
         (images, tags), logits = self._candidates[:2].astype(np.int64), self._candidates[2]
         self.curve.fit()
@@ -240,7 +240,7 @@ class _Kind:
         probability, variance = self.curve.probabilities(logits, self._groups[tags])
         margin = Z_95 * np.sqrt(variance + variance_of_tags[tags])
         low, high = (sigmoid(log_odds(probability) + sign * margin) for sign in (-1, 1))
-        return Pairs(images, tags, probability, low, high, self._groups[tags] == UNUSUAL_GROUP)
+        return RankedPairs(images, tags, probability, low, high, self._groups[tags] == UNUSUAL_GROUP)
 
 
 def _noise(evidence: Evidence, seed: int) -> Noise:
