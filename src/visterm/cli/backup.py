@@ -43,9 +43,9 @@ def restore(
     catalogue: Annotated[Path, options.argument(help="The catalogue to make, a new folder.")],
     json: options.Json = False,
 ) -> None:
-    """Make a catalogue from a backup, and compute its rows from the photos.
+    """Make a catalogue from a backup.
 
-    After a kill, run the same command again. If photos have moved, run `visterm index` on their folder afterwards.
+    Its rows are computed again from the photos. After a kill, run the same command again. If photos have moved, run `visterm index` on their folder afterwards.
     """
     restored = backups.restore(file, catalogue, progress=Bars())
     if json:

@@ -121,7 +121,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
         "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),
         "backup": ("backup", "Write a backup of a catalogue into one file."),
-        "restore": ("backup", "Make a catalogue from a backup, and compute its rows from the photos."),
+        "restore": ("backup", "Make a catalogue from a backup."),
     },
     "Lists": {
         "models": ("info", "List the models."),

@@ -69,8 +69,7 @@ def fit(
         options.input_option(help="Learn from queries: a table with the columns query, image and relevance."),
     ] = None,
     pairs: Annotated[
-        Path | None,
-        options.input_option(help="Learn to recommend items to users, from a table with the columns user and item."),
+        Path | None, options.input_option(help="Learn to recommend: a table with the columns user and item.")
     ] = None,
     full: Annotated[
         bool, options.input_option("--full", help="With a catalogue: learn everything again, not only the tags.")

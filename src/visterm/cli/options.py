@@ -69,9 +69,8 @@ TagFile = Annotated[
     str,
     input_option(
         "--tags",
-        help="The tags: a CSV, TSV or JSON lines file, a folder of .txt files, 'xmp' for keywords, another program's "
-        "store (lightroom:FILE, digikam:FILE, apple-photos:FOLDER, takeout:FOLDER), or 'auto' to look in the photo "
-        "folder.",
+        help="A table, a folder of .txt files, 'xmp', lightroom:FILE, digikam:FILE, apple-photos:FOLDER, "
+        "takeout:FOLDER, or 'auto' to look in the photo folder.",
         show_default=True,
     ),
 ]
