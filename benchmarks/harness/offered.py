@@ -11,7 +11,7 @@ from typer.main import get_command
 from visterm.cli import command_line
 from visterm.core.tables import ENCODERS, MODELS
 
-NOT_COUNTED: Final = {"demo", "reproduce"}  # Commands of visterm-research
+NOT_COUNTED: Final = {"demo", "reproduce", "wordnet"}  # Commands of visterm-research
 KEYS_THAT_COUNT: Final[dict[str, tuple[str, ...]]] = {"options": ("visterm.data.tag_rules:TagRules",), "settings": ()}
 """Collections of the keys that a file or an object takes in place of options or settings, or dataclasses of them, each
 as "module:name"."""
