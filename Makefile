@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
-KERNEL_TESTS := $(wildcard tests/test_*kernel.py tests/test_*kernels.py)
+KERNEL_TESTS := $(wildcard $(foreach folder,tests research/tests,$(folder)/test_*kernel.py $(folder)/test_*kernels.py))
 
 # Commands that tests start, and Ray's workers, find visterm compiled. On two cores a third process works while others
 # wait for servers and processes, and none needs more threads.

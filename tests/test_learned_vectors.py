@@ -13,8 +13,6 @@ from visterm.data.learned_vectors import learn_word_vectors, ppmi
 LISTS = [["boat", "sea"], ["ship", "sea"], ["boat", "harbour"], ["ship", "harbour"], ["cow", "grass"], ["pig", "grass"]]
 """Boat and ship never stand together, but with the same others; as do cow and pig."""
 
-BOTH = pytest.mark.parametrize("method", ["ppmi", "skipgram"])
-
 
 @pytest.fixture(autouse=True)
 def _wrapping_integers():
@@ -27,9 +25,8 @@ def cosine(vectors, one, other):
     return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
 
 
-@BOTH
-def test_tags_of_the_same_company_are_near(method):
-    vectors = learn_word_vectors(LISTS * 20, method, dim=4)
+def test_tags_of_the_same_company_are_near():
+    vectors = learn_word_vectors(LISTS * 20, dim=4)
     assert vectors.words == ["boat", "cow", "grass", "harbour", "pig", "sea", "ship"]
     assert vectors.matrix.shape == (7, 4)
     assert vectors.matrix.dtype == np.float32
@@ -37,9 +34,8 @@ def test_tags_of_the_same_company_are_near(method):
     assert max(cosine(vectors, "boat", "cow"), cosine(vectors, "ship", "pig")) < 0.5
 
 
-@BOTH
-def test_the_same_seed_gives_the_same_bytes(method):
-    first, again = (learn_word_vectors(LISTS * 5, method, dim=3, random_state=4).matrix for _ in range(2))
+def test_the_same_seed_gives_the_same_bytes():
+    first, again = (learn_word_vectors(LISTS * 5, dim=3, random_state=4).matrix for _ in range(2))
     assert np.array_equal(first, again)
 
 
@@ -78,8 +74,6 @@ def test_more_dimensions_than_tags_are_zeros_and_a_lone_tag_has_zeros():
 
 
 def test_what_cannot_be_learned_is_refused():
-    with refused("method", value="glove"):
-        learn_word_vectors(LISTS, "glove")
     with refused("dim", value=0):
         learn_word_vectors(LISTS, dim=0)
     with pytest.raises(DataError, match="no tags"):

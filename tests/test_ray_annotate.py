@@ -83,7 +83,7 @@ def test_the_folder_that_is_written_has_the_bytes_of_one_process_and_is_gone_on_
 
 def test_a_worker_that_does_not_see_the_photos_or_the_run_says_so(library, tmp_path):
     first = pieces.Piece(["photos/00.png"], [], 1)
-    job = AnnotateJob(None, str(library / "run"), TagsWanted(), None, str(library), [], first)
+    job = AnnotateJob(None, str(library / "run"), TagsWanted(), str(library), [], first)
     assert len(job.begin(Team(1), SILENT)(first)) == 1
     with pytest.raises(StorageError, match=r"finds nothing at .*/photos/00.png.*share"):
         replace(job, current_folder=str(tmp_path)).begin(Team(1), SILENT)

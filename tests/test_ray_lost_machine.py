@@ -135,7 +135,7 @@ def test_tags_that_come_back_are_those_of_one_process_in_order_and_nothing_else_
     every = pieces_of(tagger.encoder, find(tagger.encoder, [str(photos)]), stable=False)
     told = []
     lossy.losing(lambda: len(told))
-    for item in annotate_pieces(tagger, TagsWanted(3), None, every, RayExecutor(lossy.address)):
+    for item in annotate_pieces(tagger, TagsWanted(3), every, RayExecutor(lossy.address)):
         told += [item]
     assert 0 < lossy.lost_at < N / 2
     assert told == alone

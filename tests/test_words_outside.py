@@ -133,7 +133,7 @@ def test_models_that_start_from_no_vectors_are_refused_with_those_that_do(place)
     ("vectors", "model", "error", "setting"),
     [
         ("sentence", {}, DataError, "word_vectors"),
-        ("learned:glove", {}, UserError, "word_vectors"),
+        ("learned:glove", {}, DataError, "word_vectors"),
         ("glove.txt", {"dim": 8}, UserError, "model.dim"),
         ("other.txt", {}, DataError, "word_vectors"),
         (np.eye(4), {}, UserError, "word_vectors"),
@@ -160,13 +160,12 @@ def test_a_file_named_as_a_source_is_given_with_its_folder(place, monkeypatch, t
     assert tagger.words.source.path == str(tmp_path / "learned")
 
 
-@pytest.mark.parametrize("source", ["learned", "learned:skipgram"])
-def test_learned_vectors_are_of_the_tags_alone_which_searches_say(source, place):
+def test_learned_vectors_are_of_the_tags_alone_which_searches_say(place):
     tagger = new_tagger(place, epochs=1, dim=3).fit(
-        place / "photos", place / "tags.csv", word_vectors=source, calibrate=False
+        place / "photos", place / "tags.csv", word_vectors="learned", calibrate=False
     )
     assert tagger.model.known("word_vectors").shape == (4, 3)
-    assert tagger.facts["word vectors"] == source
+    assert tagger.facts["word vectors"] == "learned"
     with pytest.raises(UnknownNameError, match=r"Unknown tag 'ocean'.*learned from its tags alone.*`word_vectors`"):
         tagger.query_weights("ocean")
     with pytest.raises(UserError, match="learned from its tags alone"):

@@ -82,7 +82,7 @@ def fit(
         str | None,
         options.model_option(
             help="Where word vectors come from, by which searches find words that aren't tags: 'encoder' (its text "
-            "tower), a file, 'sentences', 'learned' or 'learned:skipgram'.",
+            "tower), a file, 'sentences' or 'learned'.",
             metavar="SOURCE",
         ),
     ] = None,

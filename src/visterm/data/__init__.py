@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from visterm.data.relations import PairFormat, PartOf, part_pairs, read_pairs, sibling_sets, write_pairs
     from visterm.data.tag_formats.tables import read_table
     from visterm.data.tag_queries import MAX_SUBSETS, Queries, hold_one_out, queries_of_tags, relevant_images
-    from visterm.data.word_vectors import vectors_of_tags
+    from visterm.data.word_vectors import WordVectors, vectors_of_tags, write_word_vectors
 
 # Public names for plug-ins, by module: see docs/add_a_model.md.
 _NAMES = {
@@ -25,7 +25,7 @@ _NAMES = {
     "relations": "PairFormat PartOf part_pairs read_pairs sibling_sets write_pairs",
     "tag_formats.tables": "read_table",
     "tag_queries": "MAX_SUBSETS Queries hold_one_out queries_of_tags relevant_images",
-    "word_vectors": "vectors_of_tags",
+    "word_vectors": "WordVectors vectors_of_tags write_word_vectors",
 }
 
 __getattr__, __dir__ = lazy_names("visterm.data", _NAMES)

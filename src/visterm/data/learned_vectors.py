@@ -8,35 +8,29 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_generator, check_choice, check_count
+from visterm.core.checks import as_generator, check_count
 from visterm.core.errors import DataError
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import RandomState
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.word_vectors import WordVectors
-from visterm.kernels.skipgram import skipgram_epoch
 
-METHODS = ("ppmi", "skipgram")
-
-SMOOTHING = 0.75  # Exponent of the counts of contexts and negatives, which gives rare words more weight (both papers)
-EPOCHS, FIRST_RATE, LAST_RATE = 20, 0.05, 0.0005
-NEGATIVES, CONTEXTS = 5, 10  # Negatives per pair; maximum number of contexts per tag and epoch
+SMOOTHING = 0.75  # Exponent of the counts of contexts, which gives rare words more weight
 
 
 def learn_word_vectors(
-    tag_lists: Iterable[Iterable[str]], method: str = "ppmi", *, dim: int = 100, random_state: RandomState = 0
+    tag_lists: Iterable[Iterable[str]], *, dim: int = 100, random_state: RandomState = 0
 ) -> WordVectors:
     """Learn a vector of `dim` numbers for each tag from the tags that occur with it.
 
     If the data support fewer dimensions, the remaining numbers are 0. `tag_lists` are the tags of each image (or any
     lists of words); all spellings of a tag count as one tag. Vectors are in the order of `Vocabulary.from_lists`.
 
-    "ppmi" measures how much more often two tags occur together than by chance, ``max(0, log p(i, j) / p(i) p'(j))``
-    with the smoothed p', and reduces it to `dim` dimensions by singular values, ``U √S`` (Levy, Goldberg, Dagan 2015):
-    good with few lists; a tag that is always alone gets zeros. "skipgram" predicts the other tags of a list from each
-    tag (Mikolov et al. 2013). Raises UserError if `method` or `dim` is invalid; DataError if the lists have no tags.
+    The positive pointwise mutual information, ``max(0, log p(i, j) / p(i) p'(j))`` with the smoothed p', measures how
+    much more often two tags occur together than by chance. It is reduced to `dim` dimensions by singular values, ``U
+    √S`` (Levy, Goldberg, Dagan 2015); a tag that is always alone gets zeros. Raises UserError if `dim` is invalid;
+    DataError if the lists have no tags.
     """
-    check_choice(method, "method", METHODS)
     check_count(dim, "dim")
     lists = [list(tags) for tags in tag_lists]
     vocabulary = Vocabulary.from_lists(lists)
@@ -45,7 +39,7 @@ def learn_word_vectors(
     Y = vocabulary.encode(lists)
     rng = as_generator(random_state)
     with one_blas_thread():
-        rows = _ppmi_rows(Y, dim, rng) if method == "ppmi" else _skipgram_rows(Y, dim, rng)
+        rows = _ppmi_rows(Y, dim, rng)
     return WordVectors(vocabulary.tags, rows)
 
 
@@ -81,19 +75,3 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
     rows = np.zeros((n, dim), np.float32)
     rows[:, : len(S)] = U * np.sqrt(S)
     return rows
-
-
-def _skipgram_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    counts = np.asarray(Y.sum(axis=0), np.float64)
-    weights = np.cumsum(counts**SMOOTHING)
-    seed = int(rng.integers(2**31))
-    words = ((rng.random((Y.shape[1], dim)) - 0.5) / dim).astype(np.float32)
-    contexts = np.zeros_like(words)
-    rates = np.linspace(FIRST_RATE, LAST_RATE, EPOCHS + 1)
-    for epoch in range(EPOCHS):
-        shuffled = Y[rng.permutation(Y.shape[0])]
-        starts, tags = shuffled.indptr.astype(np.int64), shuffled.indices.astype(np.int32)
-        skipgram_epoch(
-            starts, tags, weights, words, contexts, CONTEXTS, NEGATIVES, rates[epoch], rates[epoch + 1], seed, epoch
-        )
-    return words

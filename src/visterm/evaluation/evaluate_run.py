@@ -122,8 +122,8 @@ class EvaluateRequest:
                 value=self.map,
                 advice="Set `queries` to 'tags', for queries from the photos' tags.",
             )
-        if self.isa is not None and not self.isa.exists():
-            problem, advice = f"There is no file or folder {self.isa}.", "Correct the rule isa of the `tag_rules`."
+        if self.isa is not None and not self.isa.is_file():
+            problem, advice = f"There is no file {self.isa}.", "Correct the rule isa of the `tag_rules`."
             raise UserError(problem, setting="tag_rules", value=self.isa, advice=advice)
 
         if self.report is not None:

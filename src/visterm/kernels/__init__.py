@@ -10,7 +10,7 @@ _NAMES = {
     "nearest": "PADDING_SCORE add_by_word keep_word nearest_words prepare_codebook",
     "passive_aggressive": "MIN_DISTANCE_SHARE draw_triplet",
     "pixels": "N_PATTERNS colour_codes colour_table gray_levels",
-    "random": "GOLDEN draw_below mix stream_of",
+    "random": "GOLDEN draw_below draw_unit mix stream_of",
     "row_moves": "move_rows",
     "rows": "Rows add_row dense_rows embed row_dot row_squares sparse_rows",
     "sorted_lists": "nth_absent",

@@ -101,7 +101,7 @@ class StartWords(NamedTuple):
         seed, Y = getattr(model, "random_state", None), as_csr(rows.Y > 0)
         lists = [[rows.vocabulary.tags[tag] for tag in tags] for tags in np.split(Y.indices, Y.indptr[1:-1])]
         dim = getattr(model, "dim", None) or LEARNED_DIM
-        return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
+        return learn_word_vectors(lists, dim=dim, random_state=seed if isinstance(seed, int) else 0)
 
 
 def check_start_words(model: Annotator, word_vectors: object) -> WordSource:
@@ -110,7 +110,7 @@ def check_start_words(model: Annotator, word_vectors: object) -> WordSource:
     Raises UserError if the model does not start from word vectors, or already has some; DataError if a file doesn't
     exist.
     """
-    are_learned = isinstance(word_vectors, str) and word_vectors.partition(":")[0] == LEARNED
+    are_learned = isinstance(word_vectors, str) and word_vectors == LEARNED
     if not _starts_from(model, are_learned):
         able_models = first_or([*names_with(MODELS, lambda part: _starts_from(part, are_learned))])
         raise UserError(
@@ -162,7 +162,7 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
     origin = {
         ENCODER: f"of the encoder's text tower ({words.source.method})", FILE: f"of {words.source.path}",
         SENTENCES: "of the sentence network", GIVEN: "as given",
-        LEARNED: f"learned from the tags ({words.source.method})",
+        LEARNED: "learned from the tags",
     }[words.source.kind]  # fmt: skip
     tags_without = words.tags_without_vector
     summary = f"Word vectors {origin}: {words.width} numbers for {count_of(n_tags - len(tags_without), 'tag')}"

@@ -19,7 +19,6 @@ from visterm.core.persist import file_hash, load_arrays, read_json, save_arrays,
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
-from visterm.data.learned_vectors import METHODS
 from visterm.data.word_vectors import WordVectors, read_word_vectors, vectors_of_tags, write_word_vectors
 from visterm.encoders.contract import AnyEncoder
 from visterm.models.abilities import places_words, rows_of_words
@@ -31,8 +30,7 @@ FILE, SENTENCES, LEARNED, GIVEN, ENCODER = "file", "sentences", "learned", "give
 
 SAVED_VECTORS = "word_vectors.safetensors"  # The vectors, in a run that got them in Python
 VALID_SOURCES = (
-    f"a file (GloVe, word2vec, fastText .vec, safetensors), {ENCODER}, {ENCODER}:german, {LEARNED}, "
-    f"{LEARNED}:skipgram or {SENTENCES}"
+    f"a file (GloVe, word2vec, fastText .vec, safetensors), {ENCODER}, {ENCODER}:german, {LEARNED} or {SENTENCES}"
 )
 WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"  # Files in the folder of a run
 MAX_CACHED_WORDS = 10_000  # Words of searches whose rows are cached: computing a row takes longer than a search
@@ -59,7 +57,7 @@ class WordSource:
     """Where the vectors of words come from, at the fit and later."""
 
     kind: str  # {"file", "sentences", "learned", "given", "encoder"}
-    method: str = ""  # For learned vectors: "ppmi" or "skipgram"; for a text tower: the language of the prompts
+    method: str = ""  # For a text tower: the language of the prompts
     # For a file: its absolute path, and its hash when it was first read; for a text tower: its fingerprint
     path: str = ""
     sha256: str = ""
@@ -69,7 +67,7 @@ class WordSource:
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """Parse "encoder", "learned", "learned:skipgram", "sentences", a file or vectors, without reading vectors.
+        """Parse "encoder", "learned", "sentences", a file or vectors, without reading vectors.
 
         "encoder" is the text tower of the run's encoder with English prompts, "encoder:german" with German prompts.
         Write a file named "learned" as ``./learned``. Raises UserError if `value` is not valid; DataError if the file
@@ -78,14 +76,8 @@ class WordSource:
         if isinstance(value, WordVectors):
             return cls(GIVEN, vectors=value)
         kind, _, method = value.partition(":") if isinstance(value, str) else ("", "", "")
-        if isinstance(value, str) and value == SENTENCES:
-            return cls(SENTENCES)
-        if kind == LEARNED:
-            method = method or METHODS[0]
-            if method not in METHODS:
-                valid_names = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
-                raise UserError(setting="word_vectors", value=value, expected=f"one of {valid_names}")
-            return cls(LEARNED, method=method)
+        if isinstance(value, str) and value in (SENTENCES, LEARNED):
+            return cls(value)
         if kind == ENCODER:
             from visterm.encoders.word_rows import DEFAULT_LANGUAGE, prompts_of
 
@@ -107,7 +99,7 @@ class WordSource:
     @property
     def name(self) -> str:
         """The name to show to people."""
-        method = "" if self.method in ("", METHODS[0], "english") else f":{self.method}"
+        method = "" if self.method in ("", "english") else f":{self.method}"
         return self.path if self.kind == FILE else "given in Python" if self.kind == GIVEN else f"{self.kind}{method}"
 
     @property

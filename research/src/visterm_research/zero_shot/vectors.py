@@ -53,7 +53,7 @@ def tag_list_vectors(tags: Sequence[str], Y: sp.csr_array, *, dim: int = DIM, se
         [tags[tag] for tag in positives.indices[start:end]]
         for start, end in zip(positives.indptr[:-1], positives.indptr[1:], strict=True)
     ]
-    return vectors_of_tags(learn_word_vectors(lists, "ppmi", dim=dim, random_state=seed), tags)[0]
+    return vectors_of_tags(learn_word_vectors(lists, dim=dim, random_state=seed), tags)[0]
 
 
 def prepared(vectors: Floats) -> Floats:

@@ -20,7 +20,6 @@ from visterm.core.types import Skipped
 from visterm.features.contents import ShardEntry
 from visterm.features.folder import naming_a_full_disk
 from visterm.features.part_work import PartDone
-from visterm.learning.part_settings import move_encoder
 from visterm.tagging.annotating import Annotated, ChunkTagger, TagsWanted, annotate_each
 from visterm.tagging.annotations.pieces import (
     AnnotationContents,
@@ -62,7 +61,6 @@ def annotate_into(
     source: AnnotationInput,
     wanted: TagsWanted,
     *,
-    device: str | None = None,
     n_jobs: int | None = None,
     executor: Executor | None = None,
     progress: Progress = SILENT,
@@ -73,10 +71,10 @@ def annotate_into(
     with new or changed images are made, and parts without an image of `source` are removed. The folder has its previous
     contents until the job is done.
 
-    The tagger must be loaded from a run, unchanged, as workers load the run again; networks of its encoder run on
-    `device`. `n_jobs` is the number of threads of this process; an executor has its own. With an executor of several
-    machines, all machines must be able to read the run and the images, and to write `out`; a single part is made in
-    this process. Progress advances by one step per image.
+    The tagger must be loaded from a run, unchanged, as workers load the run again. `n_jobs` is the number of threads of
+    this process; an executor has its own. With an executor of several machines, all machines must be able to read the
+    run and the images, and to write `out`; a single part is made in this process. Progress advances by one step per
+    image.
 
     Raises UserError if the run doesn't support the request; StorageError if `out` is not a folder of annotations,
     another process is writing it, its disk is full, or an image is missing at the end.
@@ -95,7 +93,7 @@ def annotate_into(
         previous = folder.contents()
         shards = [] if previous is None else previous.shards
         known = {entry.file: entry for entry in shards if folder.is_intact(entry)}
-        base_job = _job(tagger, wanted, device, split)
+        base_job = _job(tagger, wanted, split)
         job = AnnotateIntoJob(**vars(base_job), folder=folder, request_fingerprint=request_fingerprint, known=known)
         done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)
         skipped = [item for part in done_parts for item in part.skipped] + split.skipped
@@ -117,7 +115,6 @@ def annotate_found(
     source: AnnotationInput,
     wanted: TagsWanted,
     *,
-    device: str | None = None,
     executor: Executor = LOCAL,
     say: Say = silent,
     progress: Progress = SILENT,
@@ -131,7 +128,7 @@ def annotate_found(
         ChunkTagger(tagger, wanted)  # raises UserError for unsupported requests before other machines start
         split = pieces_of(tagger.encoder, source, stable=False)
         if len(split.pieces) > 1:
-            return annotate_pieces(tagger, wanted, device, split, executor, progress)
+            return annotate_pieces(tagger, wanted, split, executor, progress)
         say(DONE_HERE)
     images: Any = source.features or source.images
     progress = progress if source.features or len(images) > 1 else SILENT
@@ -139,12 +136,7 @@ def annotate_found(
 
 
 def annotate_pieces(
-    tagger: Tagger,
-    wanted: TagsWanted,
-    device: str | None,
-    split: Pieces,
-    executor: Executor,
-    progress: Progress = SILENT,
+    tagger: Tagger, wanted: TagsWanted, split: Pieces, executor: Executor, progress: Progress = SILENT
 ) -> Iterator[Annotated | Skipped]:
     """Tag pieces on the workers of an executor, and yield the images in the order of a single process.
 
@@ -153,7 +145,7 @@ def annotate_pieces(
     """
     progress.start("tag photos", sum(piece.n for piece in split.pieces))
     try:
-        job = _job(tagger, wanted, device, split)
+        job = _job(tagger, wanted, split)
         for piece, tagged in zip(split.pieces, executor.run(job, split.pieces, progress), strict=True):
             _refuse_missing(piece, len(tagged))
             yield from tagged
@@ -173,7 +165,6 @@ class AnnotateJob:
     tagger: Tagger | None
     run: str
     wanted: TagsWanted
-    device: str | None
     current_folder: str
     features: list[str]
     first_piece: Piece | None
@@ -200,8 +191,6 @@ class AnnotateJob:
         if tagger is None:
             require_visible_path(self.run)
             tagger = Tagger.load(self.run, n_jobs=team.size)
-            if self.device is not None:
-                move_encoder(tagger.encoder, self.device)
         reader = PieceReader(tagger.encoder, self.current_folder, self.features)
         if self.tagger is None:
             images = [] if self.first_piece is None or tagger.encoder.reads != "pixels" else self.first_piece.images
@@ -226,9 +215,9 @@ class AnnotateIntoJob(AnnotateJob):
         return lambda piece: work.do(piece, progress)
 
 
-def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, split: Pieces) -> AnnotateJob:
+def _job(tagger: Tagger, wanted: TagsWanted, split: Pieces) -> AnnotateJob:
     first = split.pieces[0] if split.pieces else None
-    return AnnotateJob(tagger, str(absolute(tagger.path)), wanted, device, os.getcwd(), split.features, first)
+    return AnnotateJob(tagger, str(absolute(tagger.path)), wanted, os.getcwd(), split.features, first)
 
 
 def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:

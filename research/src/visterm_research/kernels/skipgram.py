@@ -7,8 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from visterm.kernels.dot import dot
-from visterm.kernels.random import draw_below, draw_unit, stream_of
+from visterm.kernels import draw_below, draw_unit, stream_of
 
 
 @njit(cache=True, nogil=True)
@@ -57,7 +56,9 @@ def skipgram_epoch(starts, tags, cumulated, words, contexts, n_contexts, n_negat
 @njit(cache=True, nogil=True)
 def _step(word, context, label, rate, step):
     """Move a context vector, add the step of the word's vector to `step`, and return the loss."""
-    score = dot(word, context)
+    score = 0.0
+    for c in range(word.shape[0]):
+        score += word[c] * context[c]
     probability = 1.0 / (1.0 + math.exp(-score))
     factor = np.float32(rate * (label - probability))
     for c in range(word.shape[0]):
