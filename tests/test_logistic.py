@@ -20,11 +20,16 @@ def planted():
     return plant_corpus(random_state=1)
 
 
-@pytest.mark.parametrize("max_rotated", [4096, 10], ids=["rotated", "as they are"])
-def test_weights_are_those_of_scikit_learn_tag_by_tag(planted, monkeypatch, max_rotated):
+@pytest.mark.parametrize(
+    ("max_rotated", "n"),
+    [(4096, None), (10, None), (4096, 30)],
+    ids=["rotated", "as they are", "fewer images than features"],
+)
+def test_weights_are_those_of_scikit_learn_tag_by_tag(planted, monkeypatch, max_rotated, n):
     for name, value in (("MAX_STEPS", 500), ("TOLERANCE", 1e-12), ("MAX_ROTATED", max_rotated)):
         monkeypatch.setattr(logistic, name, value)
-    X, Y = planted.X_train, planted.Y_train
+    X, Y = planted.X_train[:n], planted.Y_train[:n]
+    assert n is None or n < X.shape[1]
     model = Logistic(alpha=0.05).fit(X, Y)
     C = 1 / (0.05 * mean_square_norm(X))
     for tag in range(0, Y.shape[1], 3):

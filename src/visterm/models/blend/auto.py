@@ -134,8 +134,8 @@ class Auto(Blend):
     The weights ``λ``, non-negative with sum 1, have the highest sum of MAP over images (annotation) and MAP over tags
     (search) on the held-out images. Separate weights for annotation and search were not better on further images.
     Of few images, each is held out in one of five folds, weights are drawn to equal ones (without `knn`, which needs
-    many images), and lifts must gain more than a standard error. Of images known only by number, one tag each is held
-    out, only MAP over images counts, a blend must surely gain, and there is no lift.
+    many images), and lifts must gain more than two standard errors. Of images known only by number, one tag each is
+    held out, only MAP over images counts, a blend must surely gain, and there is no lift.
     For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
     spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
     tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores

@@ -20,8 +20,9 @@ MAX_PASSES = 10
 SAMPLE_ROWS = 2000  # Use at most this many images to find weights
 SAMPLE_BYTES = 2**28  # Maximum memory for the scores of all members: with very many tags, fewer images are used
 EQUAL_IMAGES = 100  # See `shrunk`
+GOOD_SHARE = 0.65  # See `shrunk`
 NEARLY_BEST = 0.8  # Minimum share of the best value for a model to count as good
-SURE_IMAGES = 200  # With fewer images, a lift must raise MAP by more than a standard error
+SURE_IMAGES = 200  # With fewer images, a lift must raise MAP by more than two standard errors, as many are tried
 MIN_GAIN = 1e-9  # Smaller gains in MAP are rounding errors
 SURE_ERRORS = 2.0  # Standard errors that a gain must have in `sure_mix`
 MIN_WORTH = 0.002  # Minimum gain in the sum of both MAPs for a model to be kept; smaller gains may be chance
@@ -118,10 +119,10 @@ def shrunk(
 ) -> NDArray[np.float64]:
     """Return weights chosen on few images as if `EQUAL_IMAGES` more images had chosen equal ones of the good members.
 
-    `values` are the members' own, in the measure of the weights; a good member has at least 80 % of the best value, and
-    is steady, which needs few images, if any of these is.
+    `values` are the members' own, in the measure of the weights; a good member has at least 65 % of the best value, as
+    values are noisy, and is steady, which needs few images, if any of these is.
     """
-    good = np.asarray(values) >= NEARLY_BEST * max(values)
+    good = np.asarray(values) >= GOOD_SHARE * max(values)
     good = good & are_steady if (good & are_steady).any() else good
     return np.asarray((n_images * weights + EQUAL_IMAGES * good / good.sum()) / (n_images + EQUAL_IMAGES))
 
@@ -173,14 +174,14 @@ def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, flo
 
     `scores`, float32, and `Y`, their tags, have the shape (n_images, n_tags). F1 is computed from the mean precision
     and recall over tags, with five tags per image: rare tags count as much as frequent ones. With few images, there is
-    only a lift if MAP is higher by more than a standard error.
+    only a lift if MAP is higher by more than two standard errors.
     """
     precisions = {shape: average_precisions(shaped(scores, *shape), Y) for shape in LIFTS_AND_CENTRES}
     maps = {shape: float(np.nanmean(values)) for shape, values in precisions.items()}
     if len(scores) < SURE_IMAGES:
         plain = precisions[LIFTS_AND_CENTRES[0]]
         errors = {shape: np.nanstd(values - plain) / np.sqrt(len(scores)) for shape, values in precisions.items()}
-        candidates = [shape for shape in maps if maps[shape] - errors[shape] > np.nanmean(plain)]
+        candidates = [shape for shape in maps if maps[shape] - 2 * errors[shape] > np.nanmean(plain)]
         candidates.append(LIFTS_AND_CENTRES[0])
     else:
         candidates = [shape for shape in maps if maps[shape] >= max(maps.values()) - SAME_MAP]

@@ -117,14 +117,22 @@ class LogisticSolver:
             blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, n, BLOCK_ROWS)]
             mean = sum(dense(X[block]).sum(axis=0, dtype=np.float64) for block in blocks) / n
             self._mean = np.asarray(mean, np.float32)
-            gram = np.zeros((d, d))
-            for block in blocks:
-                centred = np.asarray(dense(X[block]), np.float32) - self._mean
-                gram += centred.T @ centred
+            centred_blocks = (np.asarray(dense(X[block]), np.float32) - self._mean for block in blocks)
+            if n < d:  # the axes of the images' products need a far smaller decomposition
+                centred = np.concatenate(list(centred_blocks)).astype(np.float64)
+                gram = centred @ centred.T
+            else:
+                gram = np.zeros((d, d))
+                for centred in centred_blocks:
+                    gram += centred.T @ centred
+
             variances, axes = eigh(gram / n)
             self._scale = float(np.trace(gram)) / n or 1.0
             kept = variances > variances[-1] * 1e-7
-            self._variances, self._axes = variances[kept], np.ascontiguousarray(axes[:, kept], np.float32)
+            self._variances, axes = variances[kept], axes[:, kept]
+            if n < d:
+                axes = centred.T @ axes / np.sqrt(n * self._variances)
+            self._axes = np.ascontiguousarray(axes, np.float32)
             self._rows = np.concatenate([(dense(X[block]) - self._mean) @ self._axes for block in blocks])
         else:
             squares: Any = sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X).mean(axis=0)
