@@ -45,7 +45,8 @@ def restore(
 ) -> None:
     """Make a catalogue from a backup.
 
-    Its rows are computed again from the photos. After a kill, run the same command again. If photos have moved, run `visterm index` on their folder afterwards.
+    Its rows are computed again from the photos. After a kill, run the same command again. If photos have moved, run
+    `visterm index` on their folder afterwards.
     """
     restored = backups.restore(file, catalogue, progress=Bars())
     if json:
