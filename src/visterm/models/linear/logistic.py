@@ -119,7 +119,7 @@ class LogisticSolver:
             self._mean = np.asarray(mean, np.float32)
             centred_blocks = (np.asarray(dense(X[block]), np.float32) - self._mean for block in blocks)
             if n < d:  # the axes of the images' products need a far smaller decomposition
-                centred = np.concatenate(list(centred_blocks)).astype(np.float64)
+                centred: NDArray[Any] = np.concatenate(list(centred_blocks)).astype(np.float64)
                 gram = centred @ centred.T
             else:
                 gram = np.zeros((d, d))
@@ -129,10 +129,9 @@ class LogisticSolver:
             variances, axes = eigh(gram / n)
             self._scale = float(np.trace(gram)) / n or 1.0
             kept = variances > variances[-1] * 1e-7
-            self._variances, axes = variances[kept], axes[:, kept]
-            if n < d:
-                axes = centred.T @ axes / np.sqrt(n * self._variances)
-            self._axes = np.ascontiguousarray(axes, np.float32)
+            self._variances, kept_axes = variances[kept], axes[:, kept]
+            rotation = centred.T @ kept_axes / np.sqrt(n * self._variances) if n < d else kept_axes
+            self._axes = np.ascontiguousarray(rotation, np.float32)
             self._rows = np.concatenate([(dense(X[block]) - self._mean) @ self._axes for block in blocks])
         else:
             squares: Any = sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X).mean(axis=0)
