@@ -165,11 +165,11 @@ def test_similar_items_are_of_the_same_kind(ease):
 
 def test_weights_are_used_or_refused(frame):
     weighed = frame.assign(weight=np.where(frame["item"] % 2, 5.0, 1.0))
-    for model in ("ease", "knn"):
+    for model in ("ease", "knn", "wsabie"):
         plain, weighted = (visterm.fit_pairs(weighed, model=model, weight=w) for w in (None, "weight"))
         assert weighted.recommend(k=5).items[:, 0].mean() != plain.recommend(k=5).items[:, 0].mean()
     with refused("weight"):
-        visterm.fit_pairs(weighed, model="vse_ens", weight="weight")
+        visterm.fit_pairs(weighed, model="prior", weight="weight")
 
 
 def test_features_of_users_and_items_reach_models_that_take_them(frame):

@@ -204,6 +204,6 @@ def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | No
     tags = positive_tags.indices[entries]
     ones = np.ones(images.size, np.float32)
     held_out = sp.csr_array((ones, (images, tags)), shape=Y.shape)
-    rest = as_csr(Y - held_out)
+    rest = as_csr(Y - Y.multiply(held_out))
     hidden_tags = sp.csr_array((ones, tags, np.arange(images.size + 1)), shape=(images.size, Y.shape[1]))
     return HeldOutTags(rest, images, hidden_tags, sp.csr_array(rest[images]))

@@ -39,7 +39,7 @@ def folded_rows(model: Annotator, Y: sp.csr_array, Y_fit: sp.csr_array) -> Matri
         name = MODELS.name_of(model)
         raise UserError(
             f"The model '{name}' has no rows for new users.",
-            setting="model", value=name, advice="Choose another `model`: auto, ease, item_knn, wsabie or vse_ens.",
+            setting="model", value=name, advice="Choose another `model`: auto, ease, knn, wsabie or vse_ens.",
         )  # fmt: skip
 
     images = np.flatnonzero(np.diff(Y_fit.indptr))

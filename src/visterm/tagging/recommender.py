@@ -259,7 +259,7 @@ class Recommender(Estimator):
     def fold_in(self, pairs: PairSource, **columns: Any) -> Recommender:
         """Return a recommender for new users, without a fit: their rows follow from their pairs.
 
-        ``ease`` and ``item_knn`` multiply the row of pairs with their weights of items; for an embedding, the row is
+        ``ease`` and ``knn`` multiply the row of pairs with their weights of items; for an embedding, the row is
         linear in the mean of the items' vectors, by least squares on the users of the fit (`folded_rows`).
 
         Parameters
@@ -405,8 +405,8 @@ def fit_pairs(
     user, item : str
         Columns of the frame or file.
     weight : str, optional
-        Column of weights, numbers above 0. ``ease`` and ``item_knn`` use them as values of the matrix, ``als`` as
-        confidences, ``wsabie`` to draw pairs; other models raise an error.
+        Column of weights, numbers above 0. ``ease`` and ``knn`` use them as values of the matrix, ``als`` as
+        confidences, ``wsabie`` and ``vse_ens`` to draw pairs; other models raise an error.
     time : str, optional
         Column of times, for temporal splits (`evaluate_pairs`).
     users, items : array-like, optional
@@ -443,7 +443,7 @@ def _check_uses(model: Annotator, pairs: Pairs, user_features: object, item_feat
     by_number_only = ("auto", "ease", "knn", "als", "prior")
     name = MODELS.name_of(model)
     for setting, is_used, is_given, others in (
-        ("weight", model.uses_pair_weights, pairs.has_weights, "ease, knn, als or wsabie"),
+        ("weight", model.uses_pair_weights, pairs.has_weights, "ease, knn, als, wsabie or vse_ens"),
         ("user_features", name not in by_number_only, user_features is not None, "wsabie or vse_ens"),
         ("item_features", "word_vectors" in model.takes and name != "auto", item_features is not None, "wsabie"),
     ):

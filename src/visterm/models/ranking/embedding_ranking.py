@@ -129,6 +129,8 @@ class EmbeddingRanker(PairRanker):
         As in `PairRanker`.
     """
 
+    uses_pair_weights: ClassVar[bool] = True
+
     learned: ClassVar[dict[str, Kind]] = {
         "image_map_": Array("float32", ("n_features_in_", "dim")),
         "tag_rows_": Array("float32", ("n_tags_", "width")),
@@ -255,6 +257,10 @@ class EmbeddingRanker(PairRanker):
 
     def _rate(self) -> float:
         return self.learning_rate
+
+    def _positives(self, Y: sp.csr_array) -> sp.csr_array:
+        positives, weights = super()._positives(Y), self._side.pair_weights
+        return positives if weights is None else sp.csr_array(positives.multiply(weights), dtype=np.float32)
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         image_map, tag_rows = weights

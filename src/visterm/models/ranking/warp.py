@@ -116,7 +116,8 @@ class PairTraining(Training):
     """The state of one training: pairs, weights and temporary arrays. `run_epoch` visits each pair once.
 
     There is a pair for each image and each of its tags: the ones of `positives`, (n_images, n_tags), with sorted
-    columns. Tags that are stored as zeros are not in a pair, and are not drawn. `side` is made for blocks of
+    columns. Other values above 0 are weights: each epoch draws as many pairs, in proportion to them. Tags that are
+    stored as zeros are not in a pair, and are not drawn. `side` is made for blocks of
     ``steps.block`` pairs (or of all pairs, if there are fewer). `tag_rows`, (n_tags, width), are changed in place.
     `rng` draws the order of the pairs and the seed of the draws. The bytes of the weights depend on the data, the
     generator, the objective, the steps and the rates, but not on the team's size. `growth` multiplies
@@ -139,6 +140,8 @@ class PairTraining(Training):
         is_pair = positives.data > 0
         self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[is_pair]
         self._tags = positives.indices[is_pair].astype(np.int64)
+        weights = positives.data[is_pair]
+        self._cumulated = np.cumsum(weights, dtype=np.float64) if (weights != 1).any() else None
         self._seed, self._epoch = int(rng.integers(2**62)), 0
         self._block = min(steps.block, max(1, self._tags.size))
 
@@ -161,11 +164,14 @@ class PairTraining(Training):
         self._gaps, self._gains = np.empty((2, self._block), np.float32)
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every pair once, in a new random order, with the given learning rate."""
+        """Visit each pair once, or pairs drawn by weight, in a new random order, with the given learning rate."""
         self._side.set_rate(rate, self.growth)
         self._rule = make_rule(rate, self._steps.l2, self._steps.max_norm * self.growth)
         self._shares = interleave(self._side.n_shares, self._n_tag_shares)
         order = self._rng.permutation(self._tags.size)
+        if self._cumulated is not None:
+            drawn = self._rng.random(order.size) * self._cumulated[-1]
+            order = np.minimum(np.searchsorted(self._cumulated, drawn, side="right"), order.size - 1)
         sums = np.zeros(3)
         blocks = [order[start : start + self._block] for start in range(0, order.size, self._block)]
         # Sorting changes only the order of sums, as all pairs of a block use the same weights. Pairs of an image then

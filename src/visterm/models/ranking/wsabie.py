@@ -15,7 +15,6 @@ from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
-from visterm.models.ranking.training import positive_tags
 from visterm.models.ranking.warp import Objective, rank_weights
 from visterm.models.stopping import OPEN
 
@@ -101,7 +100,7 @@ class Wsabie(EmbeddingRanker):
             raise ShapeError(setting="tree", value=np.shape(self.tree), expected=expected)
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
-        positives = positive_tags(Y)
+        positives = super()._positives(Y)
         pairs = self.known("tree")
         if pairs is None:
             return positives
