@@ -49,11 +49,8 @@ print(recommender.similar_items(["space 0"], k=3).items)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.3), layout="constrained", width_ratios=[2, 3])
 bars = [row for row in table.rows() if row["metric"] == "recall@5"]
-values, errors = (
-    np.array([row["value"] for row in bars]),
-    [[r["value"] - r["low"], r["high"] - r["value"]] for r in bars],
-)
-left.barh([row["model"] for row in bars], values, xerr=np.transpose(errors), color="#0072B2")
+errors = [[row["value"] - row["low"] for row in bars], [row["high"] - row["value"] for row in bars]]
+left.barh([row["model"] for row in bars], [row["value"] for row in bars], xerr=errors, color="#0072B2")
 left.set(xlabel="share of the held-out films among five")
 left.invert_yaxis()
 left.spines[["top", "right"]].set_visible(False)

@@ -3,7 +3,7 @@ Tags that go together: Delicious
 ================================
 
 The users of Delicious tagged 16,105 web pages with 983 tags. Which tag does a page still lack? To a recommender, pages
-are users and tags are items. Without the data in ``../shared/data/delicious``, the pairs are drawn.
+are users and tags are items. Without the data of Delicious, the pairs are drawn.
 """
 
 from pathlib import Path

@@ -124,8 +124,8 @@ def test_words_of_queries_are_learned_by_what_they_mean():
     lines = [QueryRow("baot", "a", 1), QueryRow("boat", "b", 1), QueryRow("sea", "a", 1)]
     images = [np.full((32, 32, 3), value, np.uint8) for value in (40, 200)]
     corpus = Corpus.of(images, ["a", "b"], [[], []])
-    tagger = Tagger(encoder_params={"codebook": 4}, model="pamir", n_jobs=1).fit_queries(
-        corpus, lines, tag_rules={"aliases": {"baot": "boat"}}, calibrate=False
+    tagger = Tagger(encoder_params={"codebook": 4}, model="pamir", n_jobs=1).fit(
+        corpus, None, queries=lines, tag_rules={"aliases": {"baot": "boat"}}, calibrate=False
     )
     assert tagger.vocabulary == Vocabulary(["boat", "sea"], [2, 1], {"baot": "boat"})
 

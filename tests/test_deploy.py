@@ -58,7 +58,7 @@ def test_the_command_of_the_image_is_one_of_visterm_and_serves_the_catalogue_in_
     steps = {step.word: step.rest for step in image[0]}
     assert yaml.safe_load(steps["ENTRYPOINT"]) == [*PROJECT["scripts"]]
     name, params = parsed(yaml.safe_load(steps["CMD"]))
-    assert (name, params["catalogue"], params["port"]) == ("serve", Path("/data/catalogue"), 8080)
+    assert (name, params["folder"], params["port"]) == ("serve", Path("/data/catalogue"), 8080)
     assert steps["EXPOSE"] == str(params["port"])
     assert f":{params['port']}/api/v1/health" in steps["HEALTHCHECK"]
 
@@ -98,7 +98,7 @@ def test_the_build_installs_extras_that_there_are_from_files_that_it_is_sent(ima
 def test_the_services_beside_another_program_run_commands_that_there_are(name):
     for service in services(COMPOSE[name]).values():
         command, params = parsed(service["command"])
-        assert params["catalogue"] == Path("/data/catalogue")
+        assert params["folder"] == Path("/data/catalogue")
         named = {str(value) for value in params.values() if str(value).startswith("/run/secrets/")}
         assert named <= {f"/run/secrets/{secret}" for secret in service["secrets"]}
         assert command == "serve" or service["healthcheck"] == {"disable": True}

@@ -126,7 +126,7 @@ class OnThePage(ByRequests):
     def search(self, words="", **among):
         text = self.client.get("/", params={"q": words, **among}).text
         hits = text.split('<li class="hit"')[1:]
-        if "Unknown tag" in text:
+        if not hits and "Unknown tag" in text:
             return UNKNOWN
         return [(int(re.search(r"/image/(\d+)", hit)[1]), "tagged by hand" in hit) for hit in hits]
 

@@ -82,6 +82,7 @@ class FitRequest:
             for folder in filter(is_features, self.images if isinstance(self.images, list | tuple) else [self.images]):
                 contents = feature_folder(folder).contents()
                 if contents is not None and contents.encoder != (name := encoder_name(self.encoder)):
+                    name = self.encoder if isinstance(self.encoder, str) else name
                     raise EncoderMismatchError(
                         f"The features in {folder} were made by the encoder '{contents.encoder}', not by '{name}'.",
                         setting="encoder", value=name,
