@@ -98,7 +98,7 @@ def test_the_build_installs_extras_that_there_are_from_files_that_it_is_sent(ima
 def test_the_services_beside_another_program_run_commands_that_there_are(name):
     for service in services(COMPOSE[name]).values():
         command, params = parsed(service["command"])
-        assert params["folder"] == Path("/data/catalogue")
+        assert (params.get("folder") or params["catalogue"]) == Path("/data/catalogue")
         named = {str(value) for value in params.values() if str(value).startswith("/run/secrets/")}
         assert named <= {f"/run/secrets/{secret}" for secret in service["secrets"]}
         assert command == "serve" or service["healthcheck"] == {"disable": True}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -122,7 +120,7 @@ def test_without_the_extra_there_are_no_sentence_vectors(monkeypatch: pytest.Mon
     from visterm.encoders import sentences
 
     sentences._network.cache_clear()
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # the first that it would load, for seconds
+    monkeypatch.setattr(sentences, "PACKAGE", "no_such_package")
     found = word_sources(["a", "b"], sp.csr_array(np.ones((2, 2), np.float32)), dim=2)
     assert list(found) == ["learned", "random"]
 
