@@ -95,6 +95,8 @@ def serve(
     access = security.Access.of(host, token, name or (), vision_host or ())
     if (workers or 1) > 1 and not worker_processes.shares_connections():
         raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")
+    if not folder.exists():
+        raise UserError(f"There is no folder {folder}. Name a folder of photos, or a catalogue.")
     is_of_photos = persist.folder_kind(folder) is None and folder.is_dir()
     catalogue = _catalogue_of(folder, out) if is_of_photos else folder
     if out is not None and not is_of_photos:

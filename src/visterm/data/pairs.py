@@ -93,7 +93,8 @@ class Pairs:
     def _of_matrix(cls, matrix: Any, users: ArrayLike | None, items: ArrayLike | None) -> Pairs:
         csr = as_csr(matrix)
         if not csr.nnz or csr.data.min() <= 0 or not np.isfinite(csr.data).all():
-            raise DataError("The matrix of pairs needs finite values above 0, and at least one.")
+            problem = "The matrix of pairs needs finite values above 0, and at least one."
+            raise DataError(problem, advice="Pass `matrix > 0` if values of 0 and below mean no pair.")
         names: list[NDArray[Any]] = []
         for given, length, kind in ((users, csr.shape[0], "users"), (items, csr.shape[1], "items")):
             array = np.arange(length) if given is None else np.asarray(given)
@@ -130,7 +131,7 @@ def _columns(source: Any, names: dict[str, str]) -> dict[str, NDArray[Any]]:
             expected="a DataFrame, a list of dicts, a file, or a sparse matrix (users × items)",
         )
     for role, name in found.items():
-        if not cells.get(name):
+        if name not in present or not cells.get(name):
             raise DataError(
                 f"{where} has no column '{name}' for the {role}s, or no rows. Its columns: {', '.join(present[:8])}. "
                 f"Name it: `{role}`."

@@ -100,8 +100,17 @@ def store_in(folder: Path) -> str | None:
 
 
 def is_store(source: object) -> bool:
-    """Return whether a source of tags names a store: ``PROGRAM:PATH``."""
-    return isinstance(source, str) and source.partition(":")[0] in READERS and ":" in source
+    """Return whether a source of tags is a store: ``PROGRAM:PATH``, a ``.lrcat`` file or a ``digikam4.db``."""
+    return isinstance(source, str | os.PathLike) and store_name(source).partition(":")[0] in READERS
+
+
+def store_name(source: str | os.PathLike[str]) -> str:
+    """Return ``PROGRAM:PATH`` of a source whose file name says that it is a store; any other source is unchanged."""
+    name = os.fspath(source)
+    if name.partition(":")[0] in READERS:
+        return name
+    program = "lightroom" if name.endswith(".lrcat") else "digikam" if PurePosixPath(name).name == "digikam4.db" else ""
+    return f"{program}:{name}" if program else name
 
 
 def _found(program: str, path: Path, stored: StoredTags, folder: Path, files: Sequence[Path]) -> TagsFound:

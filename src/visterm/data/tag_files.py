@@ -12,7 +12,7 @@ from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.image_folders import find_images, plain_name, unread_keywords_remark
-from visterm.data.program_stores import is_store, read_store, store_in
+from visterm.data.program_stores import is_store, read_store, store_in, store_name
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD_SPLITS,
@@ -34,11 +34,11 @@ METADATA_FILES = ("metadata.jsonl", "metadata.csv")
 
 # What "auto" looks for in addition to tables, for a message
 OTHER_FORMS_TEXT = (
-    "; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image (1.jpg.xmp or 1.xmp); one folder per tag "
-    "(beach/1.jpg); keywords in the images"
+    "; a catalogue of Lightroom or digiKam; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image "
+    "(1.jpg.xmp or 1.xmp); one folder per tag (beach/1.jpg); keywords in the images"
 )
 
-_OTHER_FILE_ADVICE = "If they are in another file, name it: `tags`."
+_OTHER_FILE_ADVICE = "If they are in another file, call it metadata.csv and put it there, or name it: `tags`."
 KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images and in the images
 
 
@@ -69,7 +69,7 @@ def find_tags(
     if is_name and is_remote(folder):
         check_in_file(source, f"images in an object store ({folder})")
     if is_store(source):
-        return read_store(source, folder, find_images(folder) if files is None else files)
+        return read_store(store_name(source), folder, find_images(folder) if files is None else files)
     is_folder = is_name and source not in (KEYWORDS, "auto") and not is_remote(source) and Path(source).is_dir()
     if not is_name or not (is_folder or source in (KEYWORDS, "auto")):
         return TagsFound(merged_by_image(read_table(source, **options)), [])
@@ -106,6 +106,8 @@ def _found_tags(
         return tags
     also_searched = "" if columns else OTHER_FORMS_TEXT
     problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA_FILES)}){also_searched}."
+    if others := sorted(path.name for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv", ".jsonl")):
+        problem += f" {others[0]}, which lies there, was not read."
     raise NoTagsError(problem, setting="tags", value="auto", advice=_OTHER_FILE_ADVICE)
 
 

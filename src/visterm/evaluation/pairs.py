@@ -42,7 +42,7 @@ class PairMeasures(Framed):
 
 def evaluate_pairs(
     pairs: PairSource,
-    models: Sequence[str | Annotator | Recommender] = ("auto",),
+    models: str | Annotator | Recommender | Sequence[str | Annotator | Recommender] = "auto",
     *,
     split: str = "leave-one-out",
     share: float = 0.2,
@@ -63,8 +63,8 @@ def evaluate_pairs(
     ----------
     pairs : DataFrame, path, sparse matrix or Pairs
         As in `visterm.fit_pairs`.
-    models : sequence
-        Names of models, unfitted models, or unfitted recommenders.
+    models : str, model, recommender, or a sequence of them
+        Names of models, or unfitted models or recommenders.
     split : str
         ``"leave-one-out"``: a random pair of each user with two or more; ``"random"``: a `share` of the pairs;
         ``"temporal"``: the latest `share` of all pairs, by the column `time`.
@@ -106,8 +106,9 @@ def evaluate_pairs(
 
     cases = _cases(train, held_out, by)
     entries = []
-    progress.start("compare models", len(models))
-    for model in models:
+    compared: Sequence[Any] = models if isinstance(models, list | tuple) else [models]
+    progress.start("compare models", len(compared))
+    for model in compared:
         recommender = model if isinstance(model, Recommender) else Recommender(
             model=model, random_state=random_state, n_jobs=n_jobs
         )  # fmt: skip

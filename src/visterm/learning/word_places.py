@@ -172,7 +172,8 @@ class WordSource:
                 "The word vectors of this run were learned from its tags alone, so other words have none. Fit with "
                 f"`word_vectors` of a file or {SENTENCES}; or in Python with vectors learned from more lists of tags."
             )
-        return f"Its word vectors ({self.name}) have no vector of it either."
+        named = "" if self.kind == GIVEN else f" ({self.name})"
+        return f"Its word vectors{named} have no vector of it either."
 
     def save(self, folder: Path) -> dict[str, object]:
         """Return the source as JSON values; write vectors that were passed in memory into the folder of a run."""

@@ -109,7 +109,6 @@ class Recommender(Estimator):
         y: object = None,
         *,
         user_features: ArrayLike | sp.sparray | None = None,
-        item_features: ArrayLike | None = None,
         progress: Progress = SILENT,
     ) -> Self:
         """Learn from pairs.
@@ -122,8 +121,6 @@ class Recommender(Estimator):
             Not used.
         user_features : array or sparse, shape (n_users, n_features), optional
             Features of the users in the order of `Pairs.users`. The row of a user has the user's number and these.
-        item_features : array, shape (n_items, width), optional
-            Vectors of the items in the order of `Pairs.items`, for models that start from vectors of tags.
         progress : Progress
 
         Raises
@@ -132,14 +129,14 @@ class Recommender(Estimator):
             If the model doesn't use weights or these features.
         """
         pairs, model = Pairs.of(X), self._new_model()
-        _check_uses(model, pairs, user_features, item_features)
+        _check_uses(model, pairs, user_features)
         rows = identity_rows(pairs.users.size)
         if user_features is not None:
             features = sp.csr_array(as_rows(user_features, "user_features"))
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
 
         given = as_csr(pairs.weights > 0)
-        side = SideKnowledge(word_vectors=item_features, pair_weights=pairs.weights if pairs.has_weights else None)
+        side = SideKnowledge(pair_weights=pairs.weights if pairs.has_weights else None)
         vocabulary = Vocabulary(
             pairs.items.astype(str).tolist(), np.bincount(given.indices, minlength=pairs.items.size)
         )  # fmt: skip
@@ -391,7 +388,6 @@ def fit_pairs(
     model: str | Annotator = "auto",
     model_params: Mapping[str, object] | None = None,
     user_features: ArrayLike | sp.sparray | None = None,
-    item_features: ArrayLike | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Progress = SILENT,
@@ -413,7 +409,7 @@ def fit_pairs(
         Names of the rows and columns of a sparse matrix; None: their numbers.
     model, model_params, random_state, n_jobs
         As in `Recommender`.
-    user_features, item_features, progress
+    user_features, progress
         As in `Recommender.fit`.
 
     Returns
@@ -435,23 +431,23 @@ def fit_pairs(
     """
     read = Pairs.of(pairs, user=user, item=item, weight=weight, time=time, users=users, items=items)
     recommender = Recommender(model=model, model_params=model_params, random_state=random_state, n_jobs=n_jobs)
-    return recommender.fit(read, user_features=user_features, item_features=item_features, progress=progress)
+    return recommender.fit(read, user_features=user_features, progress=progress)
 
 
-def _check_uses(model: Annotator, pairs: Pairs, user_features: object, item_features: object) -> None:
+def _check_uses(model: Annotator, pairs: Pairs, user_features: object) -> None:
     """Raise UserError if a model doesn't use the weights or the features."""
     by_number_only = ("auto", "ease", "knn", "als", "prior")
     name = MODELS.name_of(model)
     for setting, is_used, is_given, others in (
         ("weight", model.uses_pair_weights, pairs.has_weights, "ease, knn, als, wsabie or vse_ens"),
         ("user_features", name not in by_number_only, user_features is not None, "wsabie or vse_ens"),
-        ("item_features", "word_vectors" in model.takes and name != "auto", item_features is not None, "wsabie"),
     ):
         if is_given and not is_used:
+            hint = " (`matrix > 0` has no weights)" if setting == "weight" else ""
             raise UserError(
                 f"The model '{name}' doesn't use `{setting}`.",
                 setting=setting,
-                advice=f"Leave it out (`matrix > 0` has no weights), or choose another `model`: {others}.",
+                advice=f"Leave it out{hint}, or choose another `model`: {others}.",
             )  # fmt: skip
 
 
