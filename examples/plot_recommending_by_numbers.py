@@ -74,5 +74,5 @@ newcomer = recommender.fold_in({"user": ["newcomer"] * 2, "item": ["space 0", "m
 print(newcomer.recommend(k=5).items)
 
 # %%
-# **What you learn.** Nothing in visterm needs pixels. :doc:`Pairs of users and items </recommenders>` are learned,
+# **What you learn.** Nothing in visterm needs pixels. :doc:`Pairs of users and items </docs/recommenders>` are learned,
 # measured and recommended by the same models.

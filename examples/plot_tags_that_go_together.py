@@ -59,4 +59,4 @@ plt.show()
 
 # %%
 # **What you learn.** A tag that is missing is predicted from the tags that are there, in closed form: see
-# :doc:`/recommenders`.
+# :doc:`/docs/recommenders`.
