@@ -146,7 +146,7 @@ def _answers(threads: int, models: Sequence[str]) -> dict[str, Any]:
     os.chdir(work)
     try:
         found = {"demo": _demo()}
-        images = sorted(path.name for path in Path("demo/library/images").iterdir())
+        images = sorted(path.name for path in Path("demo/library/images").glob("*.jpg"))
         tests = [f"demo/library/images/{name}" for name in images[-N_ANNOTATED:]]
         settings = [part for name, value in ENCODER.items() for part in ("--encoder-set", f"{name}={value}")]
         visterm("encode", "demo/library/images", "-o", "features", "--encoder", "visterms", *settings)
@@ -168,7 +168,7 @@ def _answers(threads: int, models: Sequence[str]) -> dict[str, Any]:
 def _demo() -> dict[str, Any]:
     """Run `visterm demo`: its table, and the library that everything else reads."""
     table = visterm("demo", "--scenes", SCENES, "-o", "demo")
-    pictures = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path("demo/library/images").iterdir())))
+    pictures = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path("demo/library/images").glob("*.jpg"))))
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path("demo/library").glob("*.csv"))}
     return {
         "table": table.splitlines(),
