@@ -116,21 +116,21 @@ def _columns(source: Any, names: dict[str, str]) -> dict[str, NDArray[Any]]:
         form = TableForm(tuple((names[role], *FILE_COLUMNS.get(role, ())) for role in names), EXAMPLE)
         rows = table_rows(path, read_text(path, "file of pairs", or_utf16=True), form)
         present = list(dict.fromkeys(name for row in rows for name in row.cells))
-        found = {
+        column_of = {
             role: next((n for n in (name, *FILE_COLUMNS.get(role, ())) if n in present), name)
             for role, name in names.items()
         }
-        cells = {name: [row.cells.get(name) for row in rows] for name in found.values()}
+        cells = {name: [row.cells.get(name) for row in rows] for name in column_of.values()}
         where = f"The file {path}"
     elif (table := as_table(source)) is not None:
-        present, found, where = list(map(str, table.names)), names, "The table"
-        cells = {name: table.cells(name) for name in found.values() if name in table.names}
+        present, column_of, where = list(map(str, table.names)), names, "The table"
+        cells = {name: table.cells(name) for name in column_of.values() if name in table.names}
     else:
         raise UserError(
             f"Pairs are a {type(source).__name__}.",
             expected="a DataFrame, a list of dicts, a file, or a sparse matrix (users × items)",
         )
-    for role, name in found.items():
+    for role, name in column_of.items():
         if name not in present or not cells.get(name):
             raise DataError(
                 f"{where} has no column '{name}' for the {role}s, or no rows. Its columns: {', '.join(present[:8])}. "
@@ -139,7 +139,7 @@ def _columns(source: Any, names: dict[str, str]) -> dict[str, NDArray[Any]]:
         if None in cells[name] or "" in cells[name]:
             empty = next(index for index, cell in enumerate(cells[name]) if cell in (None, ""))
             raise DataError(f"{where} has no {role} in row {empty + 1:,} (column '{name}'). Remove such rows.")
-    return {role: np.asarray(cells[name]) for role, name in found.items()}
+    return {role: np.asarray(cells[name]) for role, name in column_of.items()}
 
 
 def _numbered(column: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

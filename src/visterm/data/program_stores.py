@@ -163,7 +163,7 @@ def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list
     for file in files:
         parts = _parts(os.path.abspath(file))
         by_name[parts[-1]].append((parts, file))
-    found: list[Path | None] = []
+    file_of: list[Path | None] = []
     n_ambiguous, missing = 0, []
     n_same_names: defaultdict[str, int] = defaultdict(int)
     for photo in photos:
@@ -177,14 +177,14 @@ def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list
             nearest = [file for file in nearest if file.stat().st_size == photo.size]
         only_name = best == 1 < len(parts) and (n_same_names[parts[-1]] > 1 or len(candidates) > 1)
         if len(nearest) == 1 and not (only_name and photo.size is None):
-            found.append(nearest[0])
+            file_of.append(nearest[0])
             continue
-        found.append(None)
+        file_of.append(None)
         if nearest:
             n_ambiguous += 1
         else:
             missing.append(photo.path)
-    return found, n_ambiguous, missing
+    return file_of, n_ambiguous, missing
 
 
 def _parts(path: str) -> TagPath:
@@ -265,11 +265,11 @@ def _read_digikam(path: Path) -> StoredTags:
     """Read digiKam's database: the tags of visible photos, without digiKam's own tags and unconfirmed faces."""
     with _opened(path) as database:
         rows = {row["id"]: row for row in database.execute("SELECT id, pid, name FROM Tags")}
-        own: set[int] = set()
+        internal: set[int] = set()
         if _columns(database, "TagProperties"):
             properties = ("internalTag", "unknownPerson", "unconfirmedPerson", "ignoredPerson")
             marks = ", ".join("?" * len(properties))
-            own = {
+            internal = {
                 row["tagid"]
                 for row in database.execute(f"SELECT tagid FROM TagProperties WHERE property IN ({marks})", properties)
             }
@@ -281,7 +281,7 @@ def _read_digikam(path: Path) -> StoredTags:
                 chain.append(above)
                 above = rows[above]["pid"]
             names = tuple(rows[tag]["name"] for tag in reversed(chain) if rows[tag]["name"] != "_Digikam_root_tag_")
-            if names and not own & set(chain):
+            if names and not internal & set(chain):
                 tags[number] = names
         given = defaultdict(list)
         for image, tag in database.execute("SELECT imageid, tagid FROM ImageTags ORDER BY imageid, tagid"):

@@ -58,17 +58,7 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         Called with lines for people about the input, the input that was left out, and the fit.
     progress : Progress
 
-    Raises
-    ------
-    DataError
-        If no image or no tag remains to learn from, no part-of relation is between two of the tags, no tag has a word
-        vector, or no query has both a relevant image and a word.
-    UserError
-        If settings cannot be combined, or the model cannot learn from this input.
-    EncoderMismatchError
-        If the features were made by another encoder than the requested one.
-    StorageError
-        If the path `out` exists and is not a run.
+    Raises the errors that `visterm.fit` lists.
     """
     start, cleaning = _prepare(run, request)
     plan = plan_streaming(request.images, request.memory, say, model=start.model)

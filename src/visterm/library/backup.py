@@ -94,7 +94,7 @@ def restore(
 ) -> Restored:
     """Make a catalogue from a backup, and compute the rows of its photos; call it again to continue after a kill.
 
-    Photos that are no longer at their path are encoded when they are found again: index their folder. Raises
+    Photos that are no longer at their path are encoded when they are checksum again: index their folder. Raises
     StorageError if there is another catalogue at `catalogue`, or no backup at `path`; CorruptFileError if the backup is
     damaged.
     """
@@ -157,13 +157,13 @@ def _extract(archive: zipfile.ZipFile, folder: Path, file: Path) -> None:
     for name, digest in _manifest(archive, file)["sha256"].items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        found = hashlib.sha256()
+        checksum = hashlib.sha256()
         try:
             with archive.open(name) as source, target.open("wb") as copy:
                 while block := source.read(READ_BYTES):
-                    found.update(block)
+                    checksum.update(block)
                     copy.write(block)
         except (KeyError, zipfile.BadZipFile, EOFError) as error:
             raise CorruptFileError(f"{file} is damaged: {name}: {error}. Restore another backup.") from error
-        if found.hexdigest() != digest:
+        if checksum.hexdigest() != digest:
             raise CorruptFileError(f"{file} is damaged: {name} was changed. Restore another backup.")
