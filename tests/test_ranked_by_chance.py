@@ -12,7 +12,7 @@ from visterm.store.images import NewImage
 
 
 class ListedIndex:
-    """An index that proposes the best rows exactly, and keeps how many it was asked for."""
+    """An index that proposes exactly the best rows, and records how many were requested."""
 
     def __init__(self, rows):
         self.rows, self.n_rows, self.asked = rows, len(rows), []

@@ -277,6 +277,7 @@ def test_the_command_line_learns_from_pairs(frame, tmp_path):
     code, _, err = command("fit --pairs pairs.csv -o run --model ease", tmp_path)
     assert code == 0, err
     assert f"{N_ITEMS} items from {N_USERS} users" in err
+    assert "Not used: the column day." in err
     code, out, _ = command("annotate run u3 --new-only -k 3", tmp_path)
     assert code == 0
     assert len(out.split(",")) == 3

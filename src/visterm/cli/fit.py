@@ -183,7 +183,10 @@ def _fit_pairs(context: typer.Context, pairs: Path, out: Path | None) -> None:
     model = params["model"] or part_settings.DEFAULT_MODEL
     recommender = visterm.fit_pairs(pairs, model=model, model_params=settings, progress=Bars(lines=False))
     recommender.save(out, overwrite=overwrite)
-    run = recommender.run_
+    run, unused = recommender.run_, recommender.pairs_.unused
+    if unused:
+        columns = f"column{'s' * (len(unused) > 1)} {', '.join(unused)}"
+        say(f"Not used: the {columns}. Each pair counts the same; visterm.fit_pairs in Python takes weights.")
     learned_text = f"{count_of(recommender.items_.size, 'item')} from {count_of(recommender.users_.size, 'user')}"
     say(
         f"Learned {learned_text} in {duration(time.monotonic() - start)}{_models_text(run.models_tried())}. The run is "

@@ -39,6 +39,8 @@ class Pairs:
     """float64, of the same shape and with the same entries: ranks of the times of the pairs, from 1."""
     has_weights: bool = False
     """Whether weights were given."""
+    unused: tuple[str, ...] = ()
+    """Other columns of the table, which are not used: a rating, for example."""
 
     @classmethod
     def of(
@@ -77,7 +79,7 @@ class Pairs:
         if users is not None or items is not None:
             raise UserError("Names of rows and columns are for a sparse matrix.", advice="Leave `users`, `items` out.")
         names = {"user": user, "item": item, "weight": weight, "time": time}
-        columns = _columns(source, {role: name for role, name in names.items() if name is not None})
+        columns, unused = _columns(source, {role: name for role, name in names.items() if name is not None})
         user_names, user_ids = _numbered(columns["user"], user)
         item_names, item_ids = _numbered(columns["item"], item)
         values = _weights(columns["weight"], weight) if weight is not None else np.ones(user_ids.size)
@@ -87,7 +89,7 @@ class Pairs:
         if weight is None:
             matrix.data[:] = 1
         times = None if time is None else _latest(columns["time"], time, user_ids, item_ids, shape)
-        return cls(user_names, item_names, matrix, times, weight is not None)
+        return cls(user_names, item_names, matrix, times, weight is not None, unused)
 
     @classmethod
     def _of_matrix(cls, matrix: Any, users: ArrayLike | None, items: ArrayLike | None) -> Pairs:
@@ -109,8 +111,11 @@ class Pairs:
         return Pairs(self.users, self.items, weights, None, self.has_weights)
 
 
-def _columns(source: Any, names: dict[str, str]) -> dict[str, NDArray[Any]]:
-    """Return the columns of a frame or a file, by role. Raises DataError if one is missing or has empty cells."""
+def _columns(source: Any, names: dict[str, str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """Return the columns of a frame or a file, by role, and the names of the others.
+
+    Raises DataError if a column is missing or has empty cells.
+    """
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         form = TableForm(tuple((names[role], *FILE_COLUMNS.get(role, ())) for role in names), EXAMPLE)
@@ -139,7 +144,8 @@ def _columns(source: Any, names: dict[str, str]) -> dict[str, NDArray[Any]]:
         if None in cells[name] or "" in cells[name]:
             empty = next(index for index, cell in enumerate(cells[name]) if cell in (None, ""))
             raise DataError(f"{where} has no {role} in row {empty + 1:,} (column '{name}'). Remove such rows.")
-    return {role: np.asarray(cells[name]) for role, name in column_of.items()}
+    unused = tuple(name for name in present if name not in column_of.values())
+    return {role: np.asarray(cells[name]) for role, name in column_of.items()}, unused
 
 
 def _numbered(column: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
