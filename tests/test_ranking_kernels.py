@@ -10,7 +10,6 @@ from reference import ranking as reference
 from refusals import refused
 from visterm.kernels.dot import prefetch_row
 from visterm.kernels.draws import SortedTags, draw_adaptive, draw_dimension, draw_rank, sort_tags
-from visterm.kernels.passive_aggressive import separate_tags
 from visterm.kernels.random import draw_many, draw_unit, stream_of
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
@@ -179,31 +178,6 @@ def test_an_adaptive_draw_that_finds_only_own_tags_becomes_uniform_and_none_is_d
     assert (pairs.trials[: n // 2] == 8).all()
     np.testing.assert_allclose(np.bincount(drawn[: n // 2], minlength=4) / (n // 2), [0, 0, 0.5, 0.5], atol=0.06)
     assert (drawn[n // 2 :] == -1).all()
-
-
-def test_a_tag_is_separated_from_images_without_it_by_the_smallest_steps():
-    rows = dense_rows(np.array([[1, 0], [0, 2]], np.float32))
-    W, sums = np.zeros((3, 2), np.float32), np.empty((3, 3))
-    separate_tags(
-        0, 3, _ints(0, 1, 1, 3), _tags(0, 0, 1), rows, np.array([1, 4], np.float32), np.array([0, 0.5], np.float32), 1,
-        10.0, 0, 0, W, sums,
-    )  # fmt: skip
-    np.testing.assert_allclose(W[0], [1, -0.25])  # image 0 has to score 1, image 1 at most 1 below its offset of 0.5
-    np.testing.assert_allclose(W[2], [1, 0.75])  # all images have tag 2: no negatives
-    assert sums[0].tolist() == [1.5, 2, 2]
-    assert sums[1, 1] == 1  # no image has tag 1: one drawn image is pushed below
-    assert W[1].min() < 0
-
-
-def test_while_a_tag_is_separated_other_tags_stay():
-    rows = dense_rows(np.array([[3, 4], [1, 0]], np.float32))
-    W, sums = np.ones((2, 2), np.float32), np.empty((2, 3))
-    separate_tags(
-        1, 2, _ints(0, 1, 2), _tags(0, 0), rows, np.array([25, 1], np.float32), np.array([9, 0], np.float32), 1, 10.0,
-        0, 0, W, sums,
-    )  # fmt: skip
-    np.testing.assert_array_equal(W[0], [1, 1])
-    assert (W[1] != 1).any()
 
 
 @pytest.mark.parametrize("adagrad", [True, False], ids=["adagrad", "sgd"])

@@ -10,6 +10,7 @@ from visterm.kernels.rows import dense_rows
 from visterm.kernels.warp import PairBatch
 from visterm.models.ranking.warp import rank_weights
 from visterm_research.kernels.owpc import weigh_all
+from visterm_research.kernels.separate_tags import separate_tags
 from visterm_research.kernels.tag_pairs import rank_in_turn
 
 
@@ -59,3 +60,28 @@ def test_a_passive_aggressive_ranking_step_goes_just_far_enough_or_as_far_as_it_
     np.testing.assert_allclose(W, [[-step, -2 * step], [step, 2 * step]], rtol=1e-6)
     if aggressiveness > 1:
         assert rank_in_turn(*one, W)[0] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_tag_is_separated_from_images_without_it_by_the_smallest_steps():
+    rows = dense_rows(np.array([[1, 0], [0, 2]], np.float32))
+    W, sums = np.zeros((3, 2), np.float32), np.empty((3, 3))
+    separate_tags(
+        0, 3, _ints(0, 1, 1, 3), _tags(0, 0, 1), rows, np.array([1, 4], np.float32), np.array([0, 0.5], np.float32), 1,
+        10.0, 0, 0, W, sums,
+    )  # fmt: skip
+    np.testing.assert_allclose(W[0], [1, -0.25])  # image 0 has to score 1, image 1 at most 1 below its offset of 0.5
+    np.testing.assert_allclose(W[2], [1, 0.75])  # all images have tag 2: no negatives
+    assert sums[0].tolist() == [1.5, 2, 2]
+    assert sums[1, 1] == 1  # no image has tag 1: one drawn image is pushed below
+    assert W[1].min() < 0
+
+
+def test_while_a_tag_is_separated_other_tags_stay():
+    rows = dense_rows(np.array([[3, 4], [1, 0]], np.float32))
+    W, sums = np.ones((2, 2), np.float32), np.empty((2, 3))
+    separate_tags(
+        1, 2, _ints(0, 1, 2), _tags(0, 0), rows, np.array([25, 1], np.float32), np.array([9, 0], np.float32), 1, 10.0,
+        0, 0, W, sums,
+    )  # fmt: skip
+    np.testing.assert_array_equal(W[0], [1, 1])
+    assert (W[1] != 1).any()

@@ -10,8 +10,7 @@ from visterm.core.checks import as_csr
 from visterm.core.types import Matrix
 from visterm.kernels.passive_aggressive import JudgedQueries, rank_triplets, rank_violators
 from visterm.models.epochs import EpochSums, Floats
-from visterm.models.ranking.new_tags import image_rows
-from visterm.models.ranking.training import Training
+from visterm.models.ranking.training import Training, image_rows
 
 P10_RANKS = 10  # Number of ranks that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")

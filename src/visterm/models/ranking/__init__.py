@@ -10,16 +10,14 @@ if TYPE_CHECKING:
     from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, PAIR_LIMITS, EmbeddingRanker
     from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
     from visterm.models.ranking.linear_ranking import LinearRanker
-    from visterm.models.ranking.new_tags import SeparateTraining, image_rows
-    from visterm.models.ranking.training import Training, TrainingContext
+    from visterm.models.ranking.training import Training, TrainingContext, image_rows
     from visterm.models.ranking.warp import Objective, PairTraining, UniformDraws, rank_weights
 
 _NAMES = {
     "embedding_ranking": "DRAW_LIMITS EmbeddingRanker PAIR_LIMITS",
     "image_sides": "EmbeddedImages StepSettings",
     "linear_ranking": "LinearRanker",
-    "new_tags": "SeparateTraining image_rows",
-    "training": "Training TrainingContext",
+    "training": "Training TrainingContext image_rows",
     "warp": "Objective PairTraining UniformDraws rank_weights",
 }
 """Names for plug-ins, by module: docs/add_a_model.md."""

@@ -23,7 +23,7 @@ from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Validation, Weights, epoch_record
-from visterm.models.ranking.new_tags import learn_new_tags
+from visterm.models.ranking.new_tags import fit_new_tags
 from visterm.models.ranking.training import (
     MAX_TAG_BLOCK,
     Checkpoints,
@@ -175,10 +175,7 @@ class PairRanker(EpochAnnotator):
         return self
 
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
-        """Learn the rows of new tags, and leave everything else unchanged.
-
-        A new tag learns to score a margin above a good tag (see `learn_new_tags`) on images that have the new tag, and
-        a margin below the good tag on random images without it.
+        """Fit the rows of new tags in closed form (see `fit_new_tags`), and leave everything else unchanged.
 
         Parameters
         ----------
@@ -189,9 +186,8 @@ class PairRanker(EpochAnnotator):
         check_fitted(self)
         X = self._check_features(X)
         positives = positive_tags(check_tags(Y_new, X.shape[0]))
-        rng = as_generator(self.random_state)
-        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            rows = learn_new_tags(self._image_rows(X), self.tag_rows_, positives, rng, team)
+        with one_blas_thread():
+            rows = fit_new_tags(self._image_rows(X), self.tag_rows_, positives)
         self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
         self.n_tags_ += len(rows)
         return self

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import StorageError
 from visterm.core.threads import Team
 from visterm.core.types import Matrix
+from visterm.kernels.rows import Rows, dense_rows, sparse_rows
 from visterm.models.epochs import EpochSums, Measure, TrainingState, Weights
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
@@ -154,6 +155,13 @@ class TrainingPass(NamedTuple):
     state: RankingState
     epochs: int
     measure: Measure | None
+
+
+def image_rows(U: Matrix) -> Rows:
+    """Return a view of image rows, dense or CSR, in the form for kernels."""
+    csr: Any = U
+    rows: Rows = sparse_rows(csr.data, csr.indices, csr.indptr) if sp.issparse(U) else dense_rows(U)
+    return rows
 
 
 def positive_tags(Y: sp.csr_array) -> sp.csr_array:
