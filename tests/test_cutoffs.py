@@ -80,6 +80,19 @@ def test_the_best_f1_is_at_least_that_of_one_confidence_for_all_tags(mean):
     assert np.isinf(cutoff_of_best_f1(kept([[0.01]]), mean)).all()
 
 
+def test_for_the_f1_of_tags_a_rare_tag_has_a_lower_cutoff():
+    rng = np.random.default_rng(2)
+    shares = np.repeat([0.3, 0.02], 10)
+    right = rng.random((400, 20)) < shares
+    log_odds = np.log(shares / (1 - shares)) + rng.normal(np.where(right, 2, 0), 1, right.shape)
+    held = kept(1 / (1 + np.exp(-log_odds)), right)
+    cutoffs = cutoff_of_best_f1(held, "macro")
+    assert cutoffs[10:].max() < 0.5 * cutoffs[:10].min()
+    one = max(f1_score(held, held.chances >= level, "macro") for level in np.arange(0.02, 1, 0.02))
+    assert f1_score(held, held.chances >= cutoffs[held.tags], "macro") > one
+    assert np.unique(cutoff_of_best_f1(held, "photo")).size == 1
+
+
 def test_f1_of_a_photo_of_all_entries_and_of_tags():
     held = kept([[0.9, 0.9], [0.9, 0.1], [0.1, 0.1]], [[1, 0], [1, 1], [0, 0]])
     given = held.chances >= 0.5
