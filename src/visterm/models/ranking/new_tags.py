@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import solve
-from scipy.sparse.linalg import LinearOperator, cg
 
 from visterm.core.products import dense
 from visterm.core.types import Matrix
@@ -32,6 +30,8 @@ def fit_new_tags(U: Matrix, V: Floats, positives: sp.csr_array) -> Floats:
     ----------
     Hu, Koren, Volinsky: Collaborative filtering for implicit feedback datasets. ICDM 2008; Eq. 4 and 5.
     """
+    from scipy.linalg import solve
+
     mean, width = V.mean(axis=0, dtype=np.float64), V.shape[1]
     has_tag = np.flatnonzero(np.diff(positives.indptr))
     gains = np.zeros(U.shape[0])
@@ -57,6 +57,8 @@ def fit_new_tags(U: Matrix, V: Floats, positives: sp.csr_array) -> Floats:
 
 
 def _solve_wide(U: Matrix, u: NDArray[np.float64], penalty: float, target: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.sparse.linalg import LinearOperator, cg
+
     def product(w: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(U.T @ (U @ w) + (POSITIVE_WEIGHT - 1) * (u.T @ (u @ w)) + penalty * w)
 
