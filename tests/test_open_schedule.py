@@ -27,7 +27,8 @@ def records_of(model, X, Y, **how):
 
 
 def test_vectors_may_become_longer_from_epoch_to_epoch_while_something_can_stop_it(planted):
-    settings = {"dim": 8, "max_norm": 0.3, "average": 1, "epochs": 25, "patience": 25, "standardize": False}
+    settings = {"dim": 8, "max_norm": 0.3, "average": 1, "epochs": 25, "patience": 25}
+    settings |= {"standardize": False, "init": "random"}
     grown = Wsabie(**settings)
     heard = records_of(grown, planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
     limits = [0.3 * (1 + (epoch / DOUBLING_EPOCHS) ** 2) for epoch in range(1, 26)]
@@ -61,19 +62,24 @@ def test_held_out_images_are_scored_by_a_training_that_ended_alike_without_them(
 
 
 @pytest.mark.parametrize("share", [0.05, 0.7])
-def test_dense_and_sparse_features_of_any_size_are_learned_alike(planted, share):
+@pytest.mark.parametrize("init", ["random", "ridge"])
+def test_dense_and_sparse_features_of_any_size_are_learned_alike(planted, share, init):
     X = np.where(planted.X_train >= np.quantile(planted.X_train, 1 - share), planted.X_train, 0)
-    model = Wsabie(dim=8, epochs=12).fit(X, planted.Y_train)
-    expected = model.decision_function(X)
+    model = Wsabie(dim=8, epochs=12, init=init).fit(X, planted.Y_train)
+    expected, maps = model.decision_function(X), [entry["map"] for entry in model.history_]
     assert average_precisions(expected, planted.Y_train).mean() > 0.4
     for size in (1e-15, 1.0, 1e12):
         rows = X * np.float32(size)
         for given in (rows, sp.csr_array(rows)):
-            other = Wsabie(dim=8, epochs=12)
+            other = Wsabie(dim=8, epochs=12, init=init)
             with np.errstate(over="raise", invalid="raise"):
                 scores = other.fit(given, planted.Y_train).decision_function(rows)
-            assert [entry["map"] for entry in other.history_] == [entry["map"] for entry in model.history_]
-            np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
+            other_maps = [entry["map"] for entry in other.history_]
+            if init == "random":
+                assert other_maps == maps
+                np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
+            else:  # the normal equations of dense and sparse rows are rounded differently
+                assert other_maps == pytest.approx(maps, abs=0.02)
 
 
 def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes():

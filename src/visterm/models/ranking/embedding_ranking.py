@@ -24,7 +24,8 @@ from visterm.models.base import Limit
 from visterm.models.epochs import SCHEDULES, Floats, Weights, mean_length
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.ranker import PairRanker
-from visterm.models.ranking.training import Training, TrainingContext
+from visterm.models.ranking.ridge_start import ridge_factors
+from visterm.models.ranking.training import RankingState, Training, TrainingContext
 from visterm.models.ranking.warp import Objective, PairTraining
 from visterm.models.stopping import OPEN
 
@@ -50,6 +51,8 @@ DRAW_LIMITS: dict[str, Limit] = {
 }
 """Limits of the settings for drawing negatives and for the weight of the estimated rank."""
 
+RIDGE_RATE = 0.1  # Factor of the learning rate with start values from ridge regression
+RIDGE_GROWTH = 0.5  # Then vectors may first be half as long as the longest, which belong to rare features
 START_ROWS = 16_384  # Number of start rows that a thread draws at a time
 
 USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
@@ -93,8 +96,12 @@ class EmbeddingRanker(PairRanker):
         How the learning rate changes over the epochs: "constant", "inverse", "cosine", or "open", see `Wsabie`.
     l2 : float
         Factor of the squared length of the vectors that a step moves (``½ l2 ‖v‖²``).
+    init : str
+        The start values: "random", as in the papers, or "ridge", the weights of ridge regression (`ridge_factors`), if
+        the schedule is "open" and `fit` has features and held-out images; otherwise they are random. From ridge
+        regression, the learning rate is a tenth, and `max_norm` grows from half of the longest vector.
     init_scale : float, optional
-        Deviation of the start values; None: 1 / √n_features, as in the WSABIE paper.
+        Deviation of random start values; None: 1 / √n_features, as in the WSABIE paper.
     bias : float
         An additional coordinate that is the same for all images, which gives each tag a bias. With a larger value, tags
         learn faster how common they are. 0: no bias, as in the paper.
@@ -145,6 +152,7 @@ class EmbeddingRanker(PairRanker):
         **PAIR_LIMITS,
         "bias": partial(check_number, least=0),
         "standardize": check_flag,
+        "init": partial(check_choice, choices=("random", "ridge")),
         "init_scale": partial(check_number, least=0, otherwise="or None for the paper's"),
     }
 
@@ -156,6 +164,7 @@ class EmbeddingRanker(PairRanker):
     row_length: float = 6.0
     step: str = "sgd"
     l2: float = 0.0
+    init: str = "random"
     init_scale: float | None = None
     bias: float = 0.0
     standardize: bool = True
@@ -222,6 +231,25 @@ class EmbeddingRanker(PairRanker):
             tag_rows = np.hstack([tag_rows, np.zeros((n_tags, 1), np.float32)])
         image_map *= np.float32(self.scale_)
         return image_map, tag_rows
+
+    def _ridge_state(
+        self, state: RankingState, X: Matrix, positives: sp.csr_array, fresh: Matrix, rng: np.random.Generator
+    ) -> RankingState:
+        factors = ridge_factors(X, positives, fresh, self.dim, rng) if self.init == "ridge" else None
+        if factors is None:
+            return state
+        image_map, tag_rows = state.weights  # further columns of few tags stay random
+        rank = factors.tag_rows.shape[1]
+        longest_feature, longest_tag = (
+            math.sqrt(float(np.einsum("rc,rc->r", rows, rows).max())) or 1.0
+            for rows in (factors.image_map, factors.tag_rows)
+        )
+        balance = np.float32(math.sqrt(longest_tag * self.scale_ / longest_feature))  # both reach their maximum norm
+        image_map[:, :rank], tag_rows[:, :rank] = factors.image_map * balance, factors.tag_rows / balance
+        if self.constant_:
+            tag_rows[:, self.dim] = factors.intercepts / self.constant_
+        growth = max(1.0, RIDGE_GROWTH * self._norm_growth(state.weights))
+        return RankingState(weights=state.weights, growth=growth, rate=RIDGE_RATE)
 
     def _normal_rows(self, n_rows: int, deviation: np.float32, rng: np.random.Generator) -> Floats:
         """Draw rows within the maximum norm; many rows are drawn in parts, each with its own random generator."""

@@ -36,7 +36,7 @@ def fit_new_tags(U: Matrix, V: Floats, positives: sp.csr_array) -> Floats:
     has_tag = np.flatnonzero(np.diff(positives.indptr))
     gains = np.zeros(U.shape[0])
     gains[has_tag] = _best_scores(U[has_tag], V - mean.astype(np.float32))
-    squares = float(U.power(2).sum() if sp.issparse(U) else np.einsum("ij,ij->", U, U, dtype=np.float64))
+    squares = float(sp.csr_array(U).power(2).sum() if sp.issparse(U) else np.einsum("ij,ij->", U, U, dtype=np.float64))
     penalty = PENALTY * squares / width or 1.0
     gram = None
     if width <= DIRECT_WIDTH:

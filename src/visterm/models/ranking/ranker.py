@@ -208,6 +208,15 @@ class PairRanker(EpochAnnotator):
     def _publish(self, *weights: Floats, images: bool = True) -> None:
         """Set the learned attributes; `images` is False if stored image rows must stay valid."""
 
+    def _ridge_state(
+        self, state: RankingState, X: Matrix, positives: sp.csr_array, fresh: Matrix, rng: np.random.Generator
+    ) -> RankingState:
+        """Return a state with start values from ridge regression; by default, `state`, which has random ones.
+
+        `fresh` are features of other images, to scale the scores.
+        """
+        return state
+
     def _norm_growth(self, weights: Weights) -> float:
         """Return the factor of `max_norm` that training needs to continue from learned weights."""
         return 1.0
@@ -263,7 +272,7 @@ class PairRanker(EpochAnnotator):
             with closing(epoch_rates):
                 for rate in epoch_rates:
                     training.growth = state.growth_in(state.epoch)
-                    state.means_of_epoch = training.run_epoch(rate)
+                    state.means_of_epoch = training.run_epoch(rate * state.rate)
                     state.training_state = training.state()
                     self._publish_means(state, team)
 
@@ -329,7 +338,9 @@ class PairRanker(EpochAnnotator):
         known = sp.csr_array(validation[0] @ tags) if validation is not None and by_number else None
         state = RankingState(weights=self._start(X, positives.shape[1], rng))
         measure = self._measure_map(validation, known=known)
-        if measure is not None:
+        if measure is not None and validation is not None:
+            if not by_number:
+                state = self._ridge_state(state, X_train, tags, self._check_features(validation[0]), rng)
             state.doubling_epochs = DOUBLING_EPOCHS
         yield TrainingPass(X_train, tags, state, self.epochs, measure)
         if held_out.size:
@@ -348,6 +359,7 @@ class PairRanker(EpochAnnotator):
         state = RankingState(
             weights=tuple(rows.copy() for rows in previous.best_weights or previous.means),
             growth=previous.growth_in(first_in_mean),
+            rate=previous.rate,
             slowing=FINISH_EPOCHS,
             mean_epochs=BEST_WEIGHTS_EPOCHS,
             training_state=previous.training_state,

@@ -88,15 +88,16 @@ class Checkpoints(Protocol):
 class RankingState(TrainingState):
     """The state of a training: its weights, and their running means, which are published.
 
-    The maximum norm is the setting times `growth` at the start, and times `growth` + 1 after `doubling_epochs` epochs.
-    At the start, the means count as `mean_epochs` epochs; `training_state` is the `Training.state` of the previous
-    training. With windows, `window` is the next window of the epoch, `seed` the seed of the windows' draws, and `sums`
-    the results of the previous windows of the epoch.
+    Learning rates are multiplied by `rate`. The maximum norm is the setting times `growth` at the start, and times
+    `growth` + 1 after `doubling_epochs` epochs. At the start, the means count as `mean_epochs` epochs; `training_state`
+    is the `Training.state` of the previous training. With windows, `window` is the next window of the epoch, `seed` the
+    seed of the windows' draws, and `sums` the results of the previous windows of the epoch.
     """
 
     weights: Weights
     means: Weights = ()
     growth: float = 1.0
+    rate: float = 1.0
     doubling_epochs: float = math.inf
     mean_epochs: int = 0
     training_state: Arrays = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Wsabie(EmbeddingRanker):
         tags, unless the image has one of these descendants, or they are explicit negatives.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2
         As in `EmbeddingRanker`.
-    init_scale, bias, standardize, block, n_jobs, random_state
+    init, init_scale, bias, standardize, block, n_jobs, random_state
         As in `EmbeddingRanker`.
 
     References
@@ -89,6 +89,7 @@ class Wsabie(EmbeddingRanker):
     patience: int = 5
     step: str = "adagrad"
     schedule: str = "open"
+    init: str = "ridge"
     bias: float = 0.7
 
     start_params: ClassVar[tuple[str, ...]] = ("tree",)
