@@ -101,7 +101,9 @@ def als(rows: Rows) -> Any:
 def lightfm(rows: Rows) -> Any:
     """Return LightFM's scores: with the WARP loss, the epochs of its documentation, and rows as long as ours."""
     model = import_module("lightfm").LightFM(no_components=DIM, loss="warp", random_state=0)
-    model.fit(sp.coo_matrix(rows.Y), epochs=30, num_threads=1)
+    pairs = sp.coo_matrix(rows.Y)
+    pairs = sp.coo_matrix((pairs.data, (pairs.row.astype(np.int32), pairs.col.astype(np.int32))), shape=pairs.shape)
+    model.fit(pairs, epochs=30, num_threads=1)
     biases, tags = model.get_item_representations()
     return model.get_user_representations()[1][rows.judged] @ tags.T + biases
 
