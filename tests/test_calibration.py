@@ -226,7 +226,9 @@ def test_a_model_gives_what_it_knows_of_held_out_images_once():
 def test_what_it_knows_comes_from_a_fit_without_them():
     rng = np.random.default_rng(5)
     X, Y = rng.normal(size=(240, 300)).astype(np.float32), sp.csr_array((rng.random((240, 4)) < 0.4).astype(np.float32))
-    model = MODELS.create("wsabie", epochs=20, valid_share=0.25).fit(X, Y)  # tags by chance: it can but memorise
+    model = MODELS.create("wsabie", init="random", epochs=20, valid_share=0.25).fit(
+        X, Y
+    )  # by chance: it can but memorise
     held = model.take_held_out()
     places = np.arange(60)
     right = Y[held.images].toarray().ravel() > 0
