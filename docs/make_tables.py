@@ -25,7 +25,7 @@ FAMILIES = {
     "blend": ("blend",),
 }  # fmt: skip
 """The page of each family, and the folders of visterm.models and visterm_research.models that it is about."""
-OTHERS = 5  # Models of other families beside a family's own, at most: the best
+OTHERS = 2  # Models of other families in a family's table, at most: the best
 MARKS = {
     "tables": ("<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"),
     "figures": ("<!-- figures: made by `make docs` -->\n", "<!-- end of figures -->"),
@@ -79,8 +79,8 @@ def figure_lines(sets: list[str], measured: dict[str, list[Any]], shown: list[st
         mark = "**" if name in own else ""
         yield f"| {mark}`{name}`{mark} | {' | '.join(cells)} |"
     if own:
-        yield "\nMAP over photos · MAP of searches for one tag, on test photos: [Methods](../methods.md#figures)."
-        yield "Time and memory: [Which method?](../which_method.md)."
+        yield "\nMAP over photos · MAP of searches ([what these are](../methods.md#figures))."
+        yield "[Time and memory](../which_method.md)."
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:

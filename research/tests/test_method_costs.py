@@ -42,6 +42,13 @@ def test_the_best_comes_first_and_programs_of_others_are_no_code(module):
     )
 
 
+def test_a_table_has_the_best_models_and_programs_and_three_models_for_comparison(module):
+    names = ["auto", "mlp", "pamir", "logistic", "jec", "wsabie", "PECOS", "LightFM", "implicit", "knn"]
+    models = {name: measured(0.9 - 0.05 * number) for number, name in enumerate(names)}
+    rows = [line.split(" | ")[0][2:] for line in module.table(models)][2:]
+    assert rows == ["`auto`", "`mlp`", "`pamir`", "`logistic`", "`wsabie`", "PECOS", "LightFM", "`knn`"]
+
+
 def test_what_has_no_figures_is_listed_with_the_reason(module):
     models = {
         "ridge": measured(0.5),
