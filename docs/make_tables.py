@@ -25,7 +25,7 @@ FAMILIES = {
     "blend": ("blend",),
 }  # fmt: skip
 """The page of each family, and the folders of visterm.models and visterm_research.models that it is about."""
-OTHERS = 2  # Models of other families in a family's table, at most: the best
+OTHERS = 1  # Models of other families in a family's table, at most: the best
 MARKS = {
     "tables": ("<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"),
     "figures": ("<!-- figures: made by `make docs` -->\n", "<!-- end of figures -->"),
@@ -56,7 +56,7 @@ def models_of(family: str) -> list[str]:
 
 
 def figures(family: str | None) -> str:
-    """Return MAP over photos · MAP of searches on each data set: of a family's models in bold, and of good others."""
+    """Return MAP over photos on each data set: a family's models in bold and the best other; of all, also MAP of searches."""
     sets = json.loads(FIGURES.read_text(encoding="utf-8"))["data"]
     found = {name: [each["models"].get(name, {}) for each in sets.values()] for name in MODELS.names()}
     measured = {name: row for name, row in found.items() if any("map" in each for each in row)}
@@ -73,14 +73,17 @@ def figure_lines(sets: list[str], measured: dict[str, list[Any]], shown: list[st
     yield f"| model | {' | '.join(sets)} |\n|{' --- |' * (len(sets) + 1)}"
     for name in shown:
         cells = (
-            f"{each['map']:.3f} · {each['word_map']:.3f}" if "map" in each else "stopped" if "over" in each else "-"
+            f"{each['map']:.3f}" + ("" if own else f" · {each['word_map']:.3f}")
+            if "map" in each
+            else "stopped"
+            if "over" in each
+            else "-"
             for each in measured[name]
         )
         mark = "**" if name in own else ""
         yield f"| {mark}`{name}`{mark} | {' | '.join(cells)} |"
     if own:
-        yield "\nMAP over photos · MAP of searches ([what these are](../methods.md#figures))."
-        yield "[Time and memory](../which_method.md)."
+        yield "\nMAP over photos ([searches](../methods.md#figures), [time and memory](../which_method.md))."
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:

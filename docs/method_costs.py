@@ -12,6 +12,9 @@ COLUMNS = ("method", "MAP", "of five tags, right", "MAP of searches", "learning"
 BEST, ALWAYS, BEST_RIVALS = 4, ("ridge", "knn", "wsabie"), 2
 """Rows of a table: so many of our best models, these models, and so many of the best other programs."""
 
+LEFT_OUT = ("Drawn scenes, visterms", "Drawn tags, visterms")
+"""Data sets without a table here: docs/methods.md has their quality, the JSON their costs."""
+
 TIMES = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (float("inf"), 60, "min"))
 """Up to so many seconds: a unit, in seconds, and its name."""
 
@@ -23,6 +26,8 @@ def cost_tables(found: dict[str, Any]) -> str:
     lines = [f"Measured on {found['machine']['processor']}, with one thread" + (f"; {versions}" if versions else "")]
     lines[0] += f". {at_most}"
     for name, data in found["data"].items():
+        if name in LEFT_OUT:
+            continue
         lines += ["", f"### {name}", "", f"{data['about']}.", "", *table(data["models"]), "", *reasons(data["models"])]
     return "\n".join([*lines, "", *settings(found["data"])]).rstrip() + "\n"
 
