@@ -56,7 +56,7 @@ def models_of(family: str) -> list[str]:
 
 
 def figures(family: str | None) -> str:
-    """Return MAP over photos on each data set: a family's models in bold and the best other; without one, all models."""
+    """Return MAP over photos on each data set: a family's models in bold and the best other; without one, all."""
     sets = json.loads(FIGURES.read_text(encoding="utf-8"))["data"]
     found = {name: [each["models"].get(name, {}) for each in sets.values()] for name in MODELS.names()}
     measured = {name: row for name, row in found.items() if any("map" in each for each in row)}
