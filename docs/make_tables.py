@@ -1,4 +1,4 @@
-"""Write the tables of docs/models.md from the registry, and those of docs/benchmarks.md, docs/methods.md and
+"""Write the tables of docs/models.md from the registry, and those of README.md, docs/benchmarks.md, docs/methods.md and
 docs/which_method.md from JSON of figures; `--check` says if they are stale."""
 
 import json
@@ -18,6 +18,14 @@ from visterm.metrics.table import METRICS
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "figures" / "methods.json"  # of research/experiments/methods.py
 RIVALS = DOCS / "figures" / "rivals.json"  # of benchmarks/rivals.py
+IN_SHORT = {
+    "Corel5k, network": (
+        "4,500 photos, 371 tags (Corel5k)",
+        ("auto", "ridge", "scikit-learn MLPClassifier", "scikit-learn LogisticRegression"),
+    ),
+    "Delicious, by number": ("12,920 pages, 983 tags (Delicious)", ("auto", "EASE in NumPy", "implicit ALS")),
+}
+"""The lines of README's table: of each data set what it is, and the programs."""
 MARKS = {
     "tables": ("<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"),
     "figures": ("<!-- figures: made by `make docs` -->\n", "<!-- end of figures -->"),
@@ -44,17 +52,29 @@ def tables() -> str:
 
 
 def figures() -> str:
-    """Return MAP over photos · MAP of searches of each model on each data set, the best models first."""
+    """Return MAP over photos of each model on each data set, the best models first."""
     sets = json.loads(FIGURES.read_text(encoding="utf-8"))["data"]
     results = {name: [each["models"].get(name, {}) for each in sets.values()] for name in MODELS.names()}
     measured = {name: row for name, row in results.items() if any("map" in each for each in row)}
     lines = [f"| model | {' | '.join(sets)} |\n|{' --- |' * (len(sets) + 1)}"]
     for name in sorted(measured, key=lambda name: -sum(each.get("map", 0) for each in measured[name])):
         cells = (
-            f"{each['map']:.3f} · {each['word_map']:.3f}" if "map" in each else "stopped" if "over" in each else "-"
-            for each in measured[name]
+            f"{each['map']:.3f}" if "map" in each else "stopped" if "over" in each else "-" for each in measured[name]
         )
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def rivals_in_short() -> str:
+    """Return a few lines of the rivals' figures: what people would use instead, its quality and its time."""
+    sets = json.loads(RIVALS.read_text(encoding="utf-8"))["data"]
+    lines = ["| learns from | program | MAP | seconds to learn |", "| --- | --- | --- | --- |"]
+    for name, (what, methods) in IN_SHORT.items():
+        for method in methods:
+            each = sets[name]["methods"][method]
+            program = f"**visterm** (`{method}`)" if method in MODELS.names() else method
+            lines.append(f"| {what} | {program} | {each['map']:.3f} | {each['processor']['median']:.1f} |")
+            what = ""
     return "\n".join(lines) + "\n"
 
 
@@ -62,6 +82,7 @@ def pages() -> Iterator[tuple[Path, str, str]]:
     """Yield each page, which of its blocks is made, and the text of that."""
     yield DOCS / "models.md", "tables", tables()
     rivals = json.loads(RIVALS.read_text(encoding="utf-8"))
+    yield DOCS.parent / "README.md", "figures", rivals_in_short()
     yield DOCS / "benchmarks.md", "figures", "\n".join(rival_tables(rivals)) + "\n"
     yield DOCS / "methods.md", "figures", figures()
     yield DOCS / "which_method.md", "figures", cost_tables(json.loads(FIGURES.read_text(encoding="utf-8")))

@@ -35,7 +35,7 @@ def test_the_best_comes_first_and_programs_of_others_are_no_code(module):
     text = module.cost_tables(found({"knn": measured(0.5), "PECOS": measured(0.75), "ridge": measured(0.625)}))
     rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if "µs" in line]
     assert rows == ["PECOS", "`ridge`", "`knn`"]
-    assert "| PECOS | 0.750 | 38 % | 0.188 | 1.2 s | 31 MB | 5.2 µs | 15 µs |" in text
+    assert "| PECOS | 0.750 | 0.188 | 1.2 s | 31 MB | 5.2 µs |" in text
     assert "### Photos\n\n90 images × 12 features, 7 tags.\n\n| method |" in text
     assert text.startswith(
         "Measured on a processor, with one thread; PECOS 1.2.8. A fit that takes more than 180 seconds is ended."
@@ -96,7 +96,7 @@ def test_the_table_of_all_models_has_the_best_first_and_says_which_were_stopped(
     rows = [line for line in tables.figures().splitlines() if line.startswith("| ") and "---" not in line]
     assert rows == [
         "| model | A | B |",
-        "| `knn` | 0.500 · 0.125 | 0.500 · 0.125 |",
-        "| `ridge` | stopped | 0.750 · 0.188 |",
-        "| `kernel_ridge` | 0.250 · 0.062 | - |",
+        "| `knn` | 0.500 | 0.500 |",
+        "| `ridge` | stopped | 0.750 |",
+        "| `kernel_ridge` | 0.250 | - |",
     ]
