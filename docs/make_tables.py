@@ -35,23 +35,22 @@ MARKS = {
 }
 
 
-def registry_table(registry: Registry) -> str:
+def registry_lines(registry: Registry) -> str:
+    """Return a line of a list for each entry, those of each package together."""
     missing = ", ".join(entry.name for entry in registry.not_installed())
-    assert not missing, f"{missing}: install visterm-research, whose lines the table has, too"
+    assert not missing, f"{missing}: install visterm-research, whose lines the list has, too"
     lines = []
     for package in dict.fromkeys(entry.package for entry in registry):
-        lines += [f"\n| {registry.kind} of {package} | what it is | described in |", "| --- | --- | --- |"]
-        lines += [
-            f"| `{e.name}`{f' (extra `{e.extra}`)' if e.extra else ''} | {e.summary} | {e.paper or '-'} |"
-            for e in registry
-            if e.package == package
-        ]
+        lines.append(f"\n{registry.kind.capitalize()}s of {package}:\n")
+        for entry in (entry for entry in registry if entry.package == package):
+            notes = "; ".join(filter(None, [entry.paper, f"extra `{entry.extra}`" if entry.extra else ""]))
+            lines.append(f"- `{entry.name}`: {entry.summary}" + (f" ({notes})" if notes else ""))
     return "\n".join(lines).lstrip()
 
 
 def tables() -> str:
-    metrics = ["| metric | what it is |", "| --- | --- |", *[f"| `{m.example}` | {m.summary} |" for m in METRICS]]
-    return "\n\n".join([registry_table(MODELS), registry_table(ENCODERS), "\n".join(metrics)]) + "\n"
+    metrics = "\n".join(["Metrics:\n", *(f"- `{m.example}`: {m.summary}" for m in METRICS)])
+    return "\n\n".join([registry_lines(MODELS), registry_lines(ENCODERS), metrics]) + "\n"
 
 
 def figures() -> str:
