@@ -60,11 +60,11 @@ def memory(size: int) -> str:
 
 
 def reasons(models: dict[str, Any]) -> Iterator[str]:
-    """Yield a line of a list for each reason why methods have no figures here."""
+    """Yield a line of a list for each reason why methods that suit the data have no figures here."""
     without: dict[str, list[str]] = {}
     for name, each in models.items():
-        if "map" not in each:
-            why = each.get("over") or each.get("missing") or each["refused"]
+        if "map" not in each and "refused" not in each:
+            why = each.get("over") or each["missing"]
             without.setdefault(why, []).append(code(name))
     if without:
         yield "Without figures:\n"
