@@ -36,7 +36,7 @@ STATIONS = {
     "search": {
         "search": "the command: parse, call, print",
         "Catalogue.load": "open the catalogue and the run of its rows",
-        "Run.open": "read of the run what a search needs",
+        "Run.open": "read the parts of the run that a search needs",
         "CatalogueReader.search": "words in, photos out, in five steps",
         "typed_query": "parse: match words with tags, weigh them by idf",
         "plan_ranking": "by confidence, by the sum of scores, or by their product",
