@@ -36,15 +36,20 @@ def table(models: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a table, the best MAP first."""
     yield f"| {' | '.join(COLUMNS)} |"
     yield f"|{' --- |' * len(COLUMNS)}"
-    ranked = sorted((name for name in models if "map" in models[name]), key=lambda name: -models[name]["map"])
-    ours = [name for name in ranked if name in MODELS.names()]
-    rivals = [name for name in ranked if name not in ours]
-    shown = {*ours[:BEST], *ALWAYS, *rivals[:BEST_RIVALS]}
-    for name in (name for name in ranked if name in shown):
+    for name in shown(models):
         each = models[name]
         qualities = [f"{each['map']:.3f}", f"{each['word_map']:.3f}"]
         costs = [time(each["seconds"]), memory(each["bytes"]), time(1e-6 * each["microseconds a photo"])]
         yield f"| {code(name)} | {' | '.join(qualities + costs)} |"
+
+
+def shown(models: dict[str, Any]) -> list[str]:
+    """Return the models and programs that a table has, the best first."""
+    ranked = sorted((name for name in models if "map" in models[name]), key=lambda name: -models[name]["map"])
+    ours = [name for name in ranked if name in MODELS.names()]
+    rivals = [name for name in ranked if name not in ours]
+    kept = {*ours[:BEST], *ALWAYS, *rivals[:BEST_RIVALS]}
+    return [name for name in ranked if name in kept]
 
 
 def time(seconds: float) -> str:
@@ -73,11 +78,11 @@ def reasons(models: dict[str, Any]) -> Iterator[str]:
 
 
 def settings(data: dict[str, Any]) -> Iterator[str]:
-    """Yield what differs from the defaults."""
+    """Yield what differs from the defaults, of the models and programs in the tables."""
     others: dict[str, list[str]] = {}
-    for each in data.values():
-        for name, found in each["models"].items():
-            for key, value in found.get("settings", {}).items():
+    for each in (each for name, each in data.items() if name not in LEFT_OUT):
+        for name in shown(each["models"]):
+            for key, value in each["models"][name].get("settings", {}).items():
                 names = others.setdefault(f"`{key}`: {value}", [])
                 names += [] if code(name) in names else [code(name)]
     if others:
