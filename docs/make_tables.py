@@ -1,5 +1,5 @@
-"""Write the tables of docs/models.md from the registry, and those of docs/benchmarks.md, docs/methods.md, its families
-and docs/which_method.md from JSON of figures; `--check` says if they are stale."""
+"""Write the tables of docs/models.md from the registry, and those of README.md, docs/benchmarks.md, docs/methods.md and
+docs/which_method.md from JSON of figures; `--check` says if they are stale."""
 
 import json
 import sys
@@ -19,79 +19,80 @@ from visterm.metrics.table import METRICS
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "figures" / "methods.json"  # of research/experiments/methods.py
 RIVALS = DOCS / "figures" / "rivals.json"  # of benchmarks/rivals.py
-FAMILIES = {
-    "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep", "mlp"),
-    "linear": ("linear",), "neighbours": ("neighbours",), "generative": ("generative",),
-    "blend": ("blend",),
-}  # fmt: skip
-"""The page of each family, and the folders of visterm.models and visterm_research.models that it is about."""
-OTHERS = 5  # Models of other families beside a family's own, at most: the best
+IN_SHORT = {
+    "Corel5k, network": (
+        "4,500 photos, 371 tags (Corel5k)",
+        ("auto", "ridge", "scikit-learn MLPClassifier", "scikit-learn LogisticRegression"),
+    ),
+    "Delicious, by number": ("12,920 pages, 983 tags (Delicious)", ("auto", "EASE in NumPy", "implicit ALS")),
+}
+"""The lines of README's table: of each data set what it is, and the programs."""
+DRAWN = ("drawn pairs, by number", "scenes, visterms")
+"""Data sets of rivals.json without a table in docs/benchmarks.md."""
 MARKS = {
     "tables": ("<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"),
     "figures": ("<!-- figures: made by `make docs` -->\n", "<!-- end of figures -->"),
 }
 
 
-def registry_table(registry: Registry) -> str:
+def registry_lines(registry: Registry) -> str:
+    """Return a line of a list for each entry, those of each package together."""
     missing = ", ".join(entry.name for entry in registry.not_installed())
-    assert not missing, f"{missing}: install visterm-research, whose lines the table has, too"
-    rows = [
-        f"| `{e.name}` | {e.summary} | {e.paper or '-'} | {e.package} | {f'`{e.extra}`' if e.extra else '-'} |"
-        for e in registry
-    ]
-    head = [f"| {registry.kind} | what it is | described in | package | extra |", "| --- | --- | --- | --- | --- |"]
-    return "\n".join([*head, *rows])
+    assert not missing, f"{missing}: install visterm-research, whose lines the list has, too"
+    lines = []
+    for package in dict.fromkeys(entry.package for entry in registry):
+        lines.append(f"\n{registry.kind.capitalize()}s of {package}:\n")
+        for entry in (entry for entry in registry if entry.package == package):
+            notes = "; ".join(filter(None, [entry.paper, f"extra `{entry.extra}`" if entry.extra else ""]))
+            lines.append(f"- `{entry.name}`: {entry.summary}" + (f" ({notes})" if notes else ""))
+    return "\n".join(lines).lstrip()
 
 
 def tables() -> str:
-    metrics = ["| metric | what it is |", "| --- | --- |", *[f"| `{m.example}` | {m.summary} |" for m in METRICS]]
-    return "\n\n".join([registry_table(MODELS), registry_table(ENCODERS), "\n".join(metrics)]) + "\n"
+    metrics = "\n".join(["Metrics:\n", *(f"- `{m.example}`: {m.summary}" for m in METRICS)])
+    return "\n\n".join([registry_lines(MODELS), registry_lines(ENCODERS), metrics]) + "\n"
 
 
-def models_of(family: str) -> list[str]:
-    """Return the models that a family's page is about."""
-    parts = {part for entry in MODELS for part in entry.target.replace(":", ".").split(".")}
-    assert parts.issuperset(FAMILIES[family]), f"{family}: no such folder of models"
-    return [e.name for e in MODELS if set(FAMILIES[family]) & set(e.target.replace(":", ".").split("."))]
-
-
-def figures(family: str | None) -> str:
-    """Return MAP over photos · MAP of searches on each data set: of a family's models in bold, and of good others."""
+def figures() -> str:
+    """Return MAP over photos of each model on each data set, the best models first."""
     sets = json.loads(FIGURES.read_text(encoding="utf-8"))["data"]
-    found = {name: [each["models"].get(name, {}) for each in sets.values()] for name in MODELS.names()}
-    measured = {name: row for name, row in found.items() if any("map" in each for each in row)}
-    ranked = sorted(measured, key=lambda name: -sum(each.get("map", 0) for each in measured[name]))
-    own = models_of(family) if family else []
-    others = [name for name in ranked if name not in own][: OTHERS if own else None]
-    shown = [*(name for name in ranked if name in own), *others]
-    return "\n".join(figure_lines(list(sets), measured, shown, own)) + "\n"
-
-
-def figure_lines(sets: list[str], measured: dict[str, list[Any]], shown: list[str], own: list[str]) -> Iterator[str]:
-    if missing := [f"`{name}`" for name in own if name not in measured]:
-        yield f"Without figures on these data sets: {', '.join(missing)} ([why](../which_method.md#figures)).\n"
-    yield f"| model | {' | '.join(sets)} |\n|{' --- |' * (len(sets) + 1)}"
-    for name in shown:
+    results = {name: [each["models"].get(name, {}) for each in sets.values()] for name in MODELS.names()}
+    measured = {name: row for name, row in results.items() if any("map" in each for each in row)}
+    lines = [f"| model | {' | '.join(sets)} |\n|{' --- |' * (len(sets) + 1)}"]
+    for name in sorted(measured, key=lambda name: -sum(each.get("map", 0) for each in measured[name])):
         cells = (
-            f"{each['map']:.3f} · {each['word_map']:.3f}" if "map" in each else "stopped" if "over" in each else "-"
-            for each in measured[name]
+            f"{each['map']:.3f}" if "map" in each else "stopped" if "over" in each else "-" for each in measured[name]
         )
-        mark = "**" if name in own else ""
-        yield f"| {mark}`{name}`{mark} | {' | '.join(cells)} |"
-    if own:
-        yield "\nMAP over photos · MAP of searches for one tag, on test photos: [Methods](../methods.md#figures)."
-        yield "Time and memory: [Which method?](../which_method.md)."
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def rivals_in_short() -> str:
+    """Return a few lines of the rivals' figures: what people would use instead, its quality and its time."""
+    sets = json.loads(RIVALS.read_text(encoding="utf-8"))["data"]
+    lines = ["| learns from | program | MAP | seconds to learn |", "| --- | --- | --- | --- |"]
+    for name, (what, methods) in IN_SHORT.items():
+        for method in methods:
+            each = sets[name]["methods"][method]
+            program = f"**visterm** (`{method}`)" if method in MODELS.names() else method
+            lines.append(f"| {what} | {program} | {each['map']:.3f} | {each['processor']['median']:.1f} |")
+            what = ""
+    return "\n".join(lines) + "\n"
+
+
+def real(rivals: dict[str, Any]) -> dict[str, Any]:
+    """Return the rivals' figures without the data sets that are drawn."""
+    return rivals | {"data": {name: each for name, each in rivals["data"].items() if name not in DRAWN}}
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:
     """Yield each page, which of its blocks is made, and the text of that."""
     yield DOCS / "models.md", "tables", tables()
     rivals = json.loads(RIVALS.read_text(encoding="utf-8"))
-    yield DOCS / "benchmarks.md", "figures", "\n".join(rival_tables(rivals)) + "\n"
-    yield DOCS / "methods.md", "figures", figures(None)
+    yield DOCS.parent / "README.md", "figures", rivals_in_short()
+    yield DOCS / "benchmarks.md", "figures", "\n".join(rival_tables(real(rivals))) + "\n"
+    yield DOCS / "methods.md", "figures", figures()
     yield DOCS / "which_method.md", "figures", cost_tables(json.loads(FIGURES.read_text(encoding="utf-8")))
-    for family in FAMILIES:
-        yield DOCS / "methods" / f"{family}.md", "figures", figures(family)
 
 
 def main() -> None:

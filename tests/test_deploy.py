@@ -120,13 +120,15 @@ def test_the_services_are_read_only_without_rights_and_their_secrets_are_files(n
 
 
 def test_the_commands_that_the_page_of_installing_shows_are_there():
-    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = re.findall(r"^```text\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines() if not line.startswith(("alias", "OPTIONS"))]
     shown = []
-    for line in re.findall(r"^    (.+)", text, flags=re.MULTILINE):
+    for line in lines:
         words = shlex.split(line, comments=True)
         starts = [i for i, word in enumerate(words) if re.fullmatch(r"(\S*bin/)?visterm(-sync)?", word)]
         shown += [words[i + 1 :] for i in starts if words[i + 1 : i + 2] and words[i + 1].isalpha()]
-    shown += [[name, *words.split()] for words, name in re.findall(r"'OPTIONS=(.+)' > /etc/visterm/(\w+)\.conf", text)]
+    shown += [[name, *words.split()] for name, words in re.findall(r"(\w+)\.conf << 'END'\nOPTIONS=(.+)", text)]
     commands = [parsed(words) for words in shown if words[0] not in PACKAGE_COMMANDS]
     assert {name for name, _ in commands} == {"connect", "fit", "index", "serve", "sync"}
     assert {params["program"] for name, params in commands if name == "connect"} == set(KINDS)

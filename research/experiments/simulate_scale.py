@@ -58,7 +58,7 @@ def encoding(n: int, workers: int, of: Rates) -> float:
 def staged(of: Rates) -> dict[str, str]:
     """Return the tables of the rates and of the stages, which nothing is played for."""
     tables = {"rates": table(["one core, to", "takes", "measured in"], rate_rows(of))}
-    head = ["stage", "read", "left", "hours of a core", "dollars", "days by one process"]
+    head = ["stage", "read", "stored", "hours of a core", "dollars", "days by one process"]
     for size, n in SIZES.items():
         rows = [
             [s.name, volume(s.read), volume(s.left), told(s.core_hours), f"{s.dollars:,.0f}", told(s.one_by_one / 24)]
