@@ -50,7 +50,6 @@ def sections() -> dict[str, list[str]]:
     return {
         "Functions": [*(f"visterm.{name}" for name in FUNCTIONS), "visterm.metrics.evaluate"],
         "Classes": [f"visterm.{name}" for name in others],
-        "What an evaluation takes": ["visterm.evaluation.evaluate_run.EvaluateRequest"],
         "What comes back": [
             "visterm.tagging.annotating.Annotations",
             "visterm.tagging.annotating.Annotated",

@@ -85,7 +85,7 @@ class Hit:
         id_text = "" if self.id is None else f", id={self.id}"
         return f"Hit({self.image!r}, {_number(self)}{id_text})"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the hit for JSON, without fields that are None."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in values.items() if value is not None}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -15,6 +15,13 @@ from visterm.core.errors import DataError, MissingExtraError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.wording import printable
 from visterm.data.images import ImageLike, data_uri
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    Frame: TypeAlias = pd.DataFrame | pl.DataFrame | pa.Table
 
 LIBRARIES = ("pandas", "polars", "pyarrow")  # Supported libraries of DataFrames for results
 MAX_PHOTOS = 24  # Maximum number of photos of a result in a notebook
@@ -101,7 +108,15 @@ def lists_of_tags(y: object) -> list[Any] | None:
     return list(y) if isinstance(first_tag, str) and len(lists) == len(y) else None
 
 
-def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any:
+@overload
+def to_frame(results: Framed | Iterable[object], library: Literal["pandas"] = "pandas") -> pd.DataFrame: ...
+@overload
+def to_frame(results: Framed | Iterable[object], library: Literal["polars"]) -> pl.DataFrame: ...
+@overload
+def to_frame(results: Framed | Iterable[object], library: Literal["pyarrow"]) -> pa.Table: ...
+@overload
+def to_frame(results: Framed | Iterable[object], library: str) -> Frame: ...
+def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Frame:
     """Return results as a DataFrame of `library`, "pandas", "polars" or "pyarrow", which is imported on demand.
 
     `results` were returned by `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate`, or are a list of results
@@ -115,9 +130,10 @@ def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any
     columns = {name: [row.get(name) for row in rows] for name in names}
     backend: Any = library
     try:
-        return narwhals.from_dict(columns, backend=backend).to_native()
+        frame: Frame = narwhals.from_dict(columns, backend=backend).to_native()
     except ImportError as error:
         raise MissingExtraError(f"{library} is not installed. Install it with: pip install {library}") from error
+    return frame
 
 
 class Framed:
@@ -129,15 +145,15 @@ class Framed:
         """Return the rows of the frame, by column."""
         raise NotImplementedError
 
-    def to_frame(self, library: str = "pandas") -> Any:
+    def to_frame(self, library: str = "pandas") -> Frame:
         """Return the result as a frame of "pandas", "polars" or "pyarrow"."""
         return to_frame(self, library)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """Return the result as a frame of pandas."""
         return to_frame(self, "pandas")
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """Return the result as a frame of polars."""
         return to_frame(self, "polars")
 

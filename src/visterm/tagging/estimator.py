@@ -44,7 +44,7 @@ class TaggerEstimator(Estimator, Run):
     min_count: int
     seed: int
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the constructor's settings by name, with `deep` also ``model__dim``, ``encoder__max_side`` etc."""
         if "_settings" in vars(self):
             settings = dict(self._settings)
@@ -59,14 +59,14 @@ class TaggerEstimator(Estimator, Run):
                 settings.update((f"{part}__{name}", value) for name, value in part_params.items())
         return settings
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change settings, such as ``model__dim`` of the model; the tagger is then unfitted.
 
         Raises UserError if a setting doesn't exist or its value is invalid.
         """
         if not params:
             return self
-        settings = self.get_params(deep=False)
+        settings: dict[str, Any] = self.get_params(deep=False)
         for key, value in params.items():
             part, is_nested, name = key.partition("__")
             if is_nested and part in _PARTS:
@@ -86,7 +86,7 @@ class TaggerEstimator(Estimator, Run):
         """Return an unfitted tagger with the same settings, for scikit-learn's `clone`."""
         return type(self)(**self.get_params(deep=False))
 
-    def score(self, images: Photos, tags: Any = "auto") -> float:
+    def score(self, images: Photos, tags: object = "auto") -> float:
         """Return the mean average precision (MAP) over photos: how high the right tags rank, 0 to 1.
 
         With it, scikit-learn can choose settings (`GridSearchCV`) and compare taggers (`cross_val_score`); other
