@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from visterm.learning.fit_request import FitRequest, Place
     from visterm.learning.relations import WordRelations
     from visterm.learning.word_places import Added
+    from visterm.models.sklearn_model import SklearnEstimator
     from visterm.tagging.annotating import Annotated, Annotations
     from visterm.tagging.tag_map import Neighbour
 
@@ -65,7 +66,7 @@ class Tagger(TaggerEstimator):
         self,
         *,
         encoder: str | AnyEncoder | None = None,
-        model: str | Annotator | None = None,
+        model: str | Annotator | SklearnEstimator | None = None,
         encoder_params: Mapping[str, object] | None = None,
         model_params: Mapping[str, object] | None = None,
         min_count: int = 1,
@@ -315,7 +316,7 @@ def fit(
     tags: object = "auto",
     *,
     encoder: str | AnyEncoder | None = None,
-    model: str | Annotator | None = None,
+    model: str | Annotator | SklearnEstimator | None = None,
     encoder_params: Mapping[str, object] | None = None,
     model_params: Mapping[str, object] | None = None,
     queries: Place | Sequence[QueryRow] | None = None,
