@@ -20,6 +20,7 @@ from command_line import visterm as visterm_command
 from refusals import refused
 from tiny_catalogues import ENCODER, draw_photos
 from visterm.core.errors import DataError, NoneReadableError, TagFileError, UserError
+from visterm.core.types import Tag
 from visterm.data.corpus import Corpus
 from visterm.data.frames import as_table
 from visterm.features.training_rows import tag_lists
@@ -309,6 +310,12 @@ def test_a_notebook_shows_photos_with_escaped_names_and_a_prompt_a_few_lines(tmp
     assert 'alt="' in page
     assert "&lt;script&gt;alert(1)&amp;.png" in page
     assert 'src="data:image/jpeg;base64,' in page
+    [photo] = shown.images
+    assert photo._repr_html_() == page
+    assert "<b>sea 91%, sky</b>" in photo._replace(tags=[Tag("sea", 1, confidence=0.91), Tag("sky", 1)])._repr_html_()
+    renamed = visterm.Tagger.from_parts(tagger.encoder, tagger.model, tagger.vocabulary, {"photos <b>": 1234, "p": 0.5})
+    assert "photos &lt;b&gt;</th>" in renamed._repr_html_()
+    assert "1,234</td>" in renamed._repr_html_()
     found = visterm.Catalogue(tagger).add(tmp_path).search("red")
     assert found._repr_html_().count("<figure") == 1
     assert repr(found).startswith("Found(1 photo: [Hit(")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from visterm.core.tables import ENCODERS, MODELS
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
+ROOT = Path(__file__).parents[1]
 HEAVY = {"numba", "scipy", "sklearn", "torch"}
 ROOMS = [(visterm.models, MODELS), (visterm.encoders, ENCODERS)]
 
@@ -109,7 +113,7 @@ def public_functions():
 
 def test_public_signatures_are_typed_without_any_and_show_no_memory_addresses():
     functions = public_functions()
-    assert len(functions) > 200
+    assert len(functions) > 150
     for function in functions:
         for name, annotation in function.__annotations__.items():
             assert not re.search(r"\bAny\b", str(annotation)), f"{function.__module__}.{function.__qualname__}: {name}"
@@ -123,3 +127,27 @@ def test_help_fits_two_screens_and_lists_each_parameter(function):
     text = pydoc.plain(pydoc.render_doc(function))
     assert len(text.splitlines()) <= 120
     assert "**" not in text.splitlines()[2]
+
+
+def test_examples_use_public_names_and_what_has_a_page(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "extensions")
+    page = import_module("python_page").python_page()
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")]
+    texts += re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL)
+    imported = [
+        f"{node.module}.{alias.name}"
+        for text in texts
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "visterm"
+        for alias in node.names
+    ]
+    assert len(imported) > 10
+    assert [name for name in imported if f"   {name}\n" not in page] == []
+    used = {name for text in texts for name in re.findall(r"\bvisterm\.([a-zA-Z]\w*)", text)}
+    rooms = {name.split(".")[1] for name in imported}
+    assert used - {*visterm.__all__, *rooms, "metrics"} == set()
+
+
+def test_there_are_twelve_names_and_tab_lists_them():
+    assert len(visterm.__all__) == 12
+    assert dir(visterm) == sorted(visterm.__all__)

@@ -68,7 +68,7 @@ def test_the_page_of_http_has_each_request_and_each_of_its_links_leads_to_an_obj
 
 def test_the_page_of_python_lists_each_public_name():
     page = import_module("python_page").python_page()
-    names = [f"visterm.{name}" for name in visterm.__all__]
+    names = [f"visterm.{name}" for name in visterm.__all__ if name not in ("models", "encoders")]
     for table in (MODELS, ENCODERS):
         for entry in table:
             package = entry.package.replace("-", "_")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from visterm.core.errors import UserError
 
 if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and SciPy
     import numpy as np
@@ -18,11 +21,34 @@ Arrays: TypeAlias = "dict[str, NDArray[Any]]"  # Named arrays of any type, as a 
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 
 
-class Ranking(NamedTuple):
-    """Ids with scores, best first; ties are broken by the smaller id."""
-
+class _Ranking(NamedTuple):
     ids: NDArray[np.int64]  # shape (n, k): tag or image indices
     scores: NDArray[np.float32]  # shape (n, k): higher is better; never increases along a row
+
+
+class Ranking(_Ranking):
+    """Ids with scores, best first; ties are broken by the smaller id.
+
+    ``ids, scores = model.annotate(X)``. A model that was fitted on lists of tags also returns their names: `tags`.
+    """
+
+    _names: Sequence[str] | None = None
+
+    @property
+    def tags(self) -> NDArray[np.object_]:
+        """The names of the ids, shape (n, k). Raises UserError if the model was fitted on a matrix, without names."""
+        import numpy as np
+
+        if self._names is None:
+            advice = "Fit the model on lists of tags, or look the `ids` up in the columns of your matrix."
+            raise UserError("This ranking has no names: the model was fitted on a matrix of tags.", advice=advice)
+        return np.asarray(self._names, np.object_)[self.ids]
+
+    def named(self, names: Sequence[str] | None) -> Ranking:
+        """Return this ranking with the name of each id."""
+        ranking = Ranking(*self)
+        ranking._names = names
+        return ranking
 
 
 class PairRanking(NamedTuple):

@@ -99,10 +99,20 @@ def listed(values: Any) -> Any:
 
 
 def lists_of_tags(y: object) -> list[Any] | None:
-    """Return tags as a list if they are lists of words; None for a matrix or anything else."""
+    """Return tags as a list if they are lists of words; None for a matrix or anything else.
+
+    Raises DataError if they are texts, which need a separator.
+    """
     y = listed(y)
     if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
         return None
+    if len(y) and all(isinstance(tags, str) for tags in y):
+        text = next((tags for tags in y if "," in tags or ";" in tags), y[0])
+        separator = ";" if ";" in text else ","
+        raise DataError(
+            f"The tags of an image are the text {text!r}; expected a list of tags for each image.",
+            setting="y", value=text, advice=f'Split the column: frame["tags"].str.split("{separator}").',
+        )  # fmt: skip
     lists = [tags for tags in y if isinstance(tags, list | tuple | set | frozenset | np.ndarray)]
     first_tag = next((tag for tags in lists for tag in tags), None)
     return list(y) if isinstance(first_tag, str) and len(lists) == len(y) else None
@@ -175,6 +185,16 @@ def pictures(photos: Iterable[tuple[ImageLike | None, str, str]], n: int) -> str
         )
     note = f"<p>… and {n - MAX_PHOTOS:,} more</p>" if n > MAX_PHOTOS else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{note}'
+
+
+def html_table(rows: Iterable[tuple[str, object]]) -> str:
+    """Return HTML for a notebook: a table of names and values, escaped; numbers have up to four digits."""
+    lines = []
+    for name, value in rows:
+        text = f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+        name, text = escape(printable(name)), escape(printable(text))
+        lines.append(f'<tr><th style="text-align:left">{name}</th><td style="text-align:left">{text}</td></tr>')
+    return f"<table>{''.join(lines)}</table>"
 
 
 def first_of(results: Sequence[object]) -> str:

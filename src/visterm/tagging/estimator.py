@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import Estimator
+from visterm.core.progress import SILENT, Progress
 from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
+from visterm.data.frames import html_table
 from visterm.features.training_rows import Photos, as_images, encode_corpus, known_part, read_corpus
 from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
 
 if TYPE_CHECKING:
+    from visterm.encoders.contract import Encoded
     from visterm.tagging.explain import Explanation
 
 _PARTS = ("encoder", "model")
@@ -118,6 +121,15 @@ class TaggerEstimator(Estimator, Run):
         """
         self._refuse_unfitted()
         return self.encoder.transform(as_images(images)[1])
+
+    def encode(self, images: Photos, *, progress: Progress | None = None) -> Encoded:
+        """Return the rows of the photos that can be read, their positions, and the skipped photos with reasons.
+
+        Models take these rows: ``tagger.model.annotate(tagger.encode(photos).rows)``. `transform` returns a row for
+        each photo instead, or an error.
+        """
+        self._refuse_unfitted()
+        return self.encoder.encode(as_images(images)[1], progress=progress or SILENT)
 
     def predict_proba(self, images: Photos) -> NDArray[np.float64]:
         """Return the confidence of each tag (`classes_`) for photos, shape (n_images, n_tags).
@@ -262,6 +274,11 @@ class TaggerEstimator(Estimator, Run):
             self, repository, public=public, with_photos=with_photos, with_network=with_network, licence=licence,
             message=message,
         ).page  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """Show the settings and the figures of the fit in a notebook."""
+        figures = [(name, value) for name, value in self.facts.items() if isinstance(value, int | float)]
+        return html_table([("tagger", repr(self)), *figures])
 
     def __repr__(self) -> str:
         settings = repr(self.path) if self.path else "read from a catalogue"
