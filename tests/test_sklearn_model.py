@@ -63,7 +63,11 @@ def test_an_estimator_learns_several_tags_from_dense_and_sparse_features(estimat
     assert scores.dtype == np.float32
     right = np.take_along_axis(Y[60:], model.annotate(X[60:], 2).ids, axis=1)
     assert right.mean() > 0.75
-    assert np.allclose(model.decision_function(sp.csr_array(X[60:])), scores, atol=1e-5)
+    sparse = sp.csr_array(X)
+    sparse.indices, sparse.indptr = sparse.indices.astype(np.int64), sparse.indptr.astype(np.int64)
+    assert np.allclose(model.decision_function(sparse[60:]), scores, atol=1e-5)
+    right = np.take_along_axis(Y[60:], as_model(estimator).fit(sparse[:60], Y[:60]).annotate(X[60:], 2).ids, axis=1)
+    assert right.mean() > 0.75
     assert not [name for name in vars(estimator) if name.endswith("_")]
     assert repr(estimator.get_params()) == before
     assert repr(clone(model)) == repr(model) == repr(estimator)

@@ -1,4 +1,23 @@
-"""visterm learns a photo library's own tags, tags new photos with them, and finds photos by words."""
+"""visterm learns a photo library's own tags, tags new photos with them, and finds photos by words.
+
+The public names, in the order in which you need them:
+
+- `fit`: learn from tagged photos (a folder, a DataFrame, paths or pixels); it returns a `Tagger`
+- `Tagger`: `annotate`, `predict_proba`, `explain`, `encode`, `save` and `load`; also an estimator for scikit-learn
+- `evaluate`: measure taggers on photos whose tags are known
+- `Catalogue`: photos to search by words, to review, and to learn from
+- `models`, `encoders`: what `fit` combines, by name, and the base classes for your own
+- `to_frame`: results as a DataFrame; most have `to_pandas()` and `to_polars()`
+- `scorer`: metrics for scikit-learn's `GridSearchCV` and `cross_val_score`
+- `fit_pairs`, `Recommender`, `evaluate_pairs`: the same for pairs of users and items
+- `VistermError`: the base class of all errors
+
+Examples
+--------
+>>> tagger = visterm.fit("photos", tags="tags.csv")  # doctest: +SKIP
+>>> tagger.annotate("new.jpg").to_pandas()  # doctest: +SKIP
+>>> visterm.Catalogue(tagger).add("photos").search("snow tree").hits  # doctest: +SKIP
+"""
 
 from __future__ import annotations
 

@@ -64,6 +64,10 @@ class Registry:
         """Return the names of all entries."""
         return [entry.name for entry in self]
 
+    def class_list(self) -> str:
+        """Return a list of the classes of this package with what they are, for the help of their room."""
+        return "\n".join(f"- `{name}`: {entry.summary}" for name, entry in self.classes().items())
+
     def not_installed(self) -> list[TableEntry]:
         """Return the entries of packages that are not installed."""
         installed = self._plugin_entries()
@@ -123,7 +127,7 @@ class Registry:
         if hasattr(obj, "refuse_saving"):
             obj.refuse_saving()
         raise UserError(
-            f"{name} is not registered as a {self.kind}, so it cannot be saved by name.",
+            f"{name} is not a registered {self.kind}, so it cannot be saved by name.",
             setting=self.kind, advice=f"Offer it through the entry-point group '{self._group}' of its package.",
         )  # fmt: skip
 

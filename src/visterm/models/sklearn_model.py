@@ -118,7 +118,9 @@ class SklearnModel(Annotator):
     def _readable(self, X: Matrix) -> Matrix:
         """Return features in the form that the estimator learned from: sparse if it takes sparse matrices, or dense."""
         if self.sparse_:
-            return sp.csr_array(X)
+            X = sp.csr_array(X)
+            indices = (part.astype(np.int32) for part in (X.indices, X.indptr))  # some estimators take no other type
+            return sp.csr_array((X.data, *indices), X.shape)
         check_size(4 * X.shape[0] * X.shape[1], MAX_SCORE_BYTES, f"{X.shape[0]} × {X.shape[1]} dense features", _FEWER)
         return dense(X)
 

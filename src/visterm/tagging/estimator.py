@@ -132,7 +132,7 @@ class TaggerEstimator(Estimator, Run):
         return self.encoder.encode(as_images(images)[1], progress=progress or SILENT)
 
     def predict_proba(self, images: Photos) -> NDArray[np.float64]:
-        """Return the confidence of each tag (`classes_`) for photos, shape (n_images, n_tags).
+        """Return the confidence of each tag (`classes_`) for photos, 0 to 1, shape (n_images, n_tags).
 
         Raises UserError if the run has no confidences; DataError if a photo cannot be read.
         """
@@ -146,7 +146,12 @@ class TaggerEstimator(Estimator, Run):
         return np.vstack([block for block in blocks if block is not None])
 
     def explain(self, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
-        """Return what each feature and each place of a photo adds to a tag's score (`visterm.tagging.explain`)."""
+        """Return what each feature and each place of a photo adds to a tag's score.
+
+        The result has the `score`, the `rank` of the tag, and the `features` and `places` with their shares of the
+        score. Raises UnknownNameError if the tag is not one of `classes_`; ImageError if the photo cannot be read;
+        UserError if the scores of the model are not sums over features.
+        """
         from visterm.tagging.explain import explain
 
         self._refuse_unfitted()

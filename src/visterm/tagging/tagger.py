@@ -42,16 +42,28 @@ _ELSEWHERE = {name: f"Pass it to the tagger: Tagger({name}=...)." for name in _P
 class Tagger(TaggerEstimator):
     """Learns a library's tags from tagged photos, and tags other photos.
 
-    Its attributes are those of `Run`: the learned parts, and counts and measurements of the last fit. It is a
-    scikit-learn estimator with settings such as ``model__dim`` and ``encoder__max_side``: in `GridSearchCV` and
-    `cross_val_score`, `X` is photos (paths, a DataFrame or its column, Pillow images) and `y` their tags (lists or a
-    matrix).
+    `visterm.fit` makes and fits one; `load` opens a saved one. It is a scikit-learn estimator with settings such as
+    ``model__dim`` and ``encoder__max_side``: in `GridSearchCV` and `cross_val_score`, `X` is photos (paths, a DataFrame
+    or its column, Pillow images) and `y` their tags (lists, a Series of lists or texts, or a matrix).
 
     Parameters
     ----------
     encoder, model, encoder_params, model_params, min_count, seed, n_jobs
-        As in `FitRequest`. Other settings of the model have their defaults; for images known by number, the defaults
+        As in `visterm.fit`. Other settings of the model have their defaults; for images known by number, the defaults
         for such images.
+
+    Attributes
+    ----------
+    classes_ : list of str
+        The tags, in the order of the columns of `predict_proba`.
+    encoder, model : encoder, model
+        The fitted parts: `model` learned from the rows of `encoder`.
+    vocabulary : Vocabulary
+        The tags with their numbers of training images.
+    facts : dict
+        Counts and measurements of the fit.
+    skipped : list of Skipped
+        Images that could not be read, with reasons.
 
     Examples
     --------
@@ -350,8 +362,8 @@ def fit(
         images, or None if the tag file has the names.
     tags : path, DataFrame, list of dicts, lists of str, matrix, or None
         ``"auto"`` to find the tags in the folder or in the table of the images; a tag file or table; or the tags of
-        each image: lists, texts such as ``"sea; sky"``, or a matrix (n_images, n_tags), above 0 where an image has the
-        tag. None, with `queries`: learn all words of the queries.
+        each image: lists, a Series of lists or of texts such as ``"sea; sky"``, or a matrix (n_images, n_tags), above 0
+        where an image has the tag. None, with `queries`: learn all words of the queries.
     encoder : str or encoder, optional
         A name from ``visterm encoders``, with the encoder's argument after a colon (``"onnx:network.onnx"``), or an
         encoder (``visterm.encoders.Visterms(max_side=256)``). None: the first network that is on this machine, or else
