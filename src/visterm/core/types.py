@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from visterm.core.errors import UserError
-
 if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and SciPy
     import numpy as np
     import scipy.sparse as sp
@@ -38,6 +36,8 @@ class Ranking(_Ranking):
     def tags(self) -> NDArray[np.object_]:
         """The names of the ids, shape (n, k). Raises UserError if the model was fitted on a matrix, without names."""
         import numpy as np
+
+        from visterm.core.errors import UserError
 
         if self._names is None:
             advice = "Fit the model on lists of tags, or look the `ids` up in the columns of your matrix."
