@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from visterm.core.estimator import known_settings
 from visterm.core.progress import SILENT, Progress, Say, silent
@@ -146,7 +146,9 @@ class Tagger(TaggerEstimator):
 
         Raises UserError for parameters of the constructor, and for `out`: call `save` afterwards.
         """
-        request = _request(
+        from visterm.learning.fit_request import FitRequest
+
+        request = FitRequest(
             images=images, tags=tags, queries=queries, split=split, tag_rules=tag_rules, idf=idf,
             word_vectors=word_vectors, words=words, valid=valid, calibrate=calibrate, relations=relations, tree=tree,
             memory=memory, work=work, min_count=self.min_count, seed=self.seed,
@@ -449,7 +451,9 @@ def fit(
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     >>> visterm.fit(frame, model=visterm.models.Ridge(alpha=3)).annotate("new.jpg").to_pandas()  # doctest: +SKIP
     """
-    request = _request(
+    from visterm.learning.fit_request import FitRequest
+
+    request = FitRequest(
         images=images, tags=tags, encoder=encoder, model=model, encoder_params=encoder_params or {},
         model_params=model_params or {}, queries=queries, split=split, tag_rules=tag_rules, min_count=min_count,
         tree=tree, relations=relations, word_vectors=word_vectors, words=words, idf=idf, valid=valid,
@@ -457,10 +461,3 @@ def fit(
         overwrite=overwrite,
     )  # fmt: skip
     return Tagger.of(request).fit_request(request, say=say, progress=progress)
-
-
-def _request(**fields: Any) -> FitRequest:
-    """Make the request of a fit; its module is imported on demand."""
-    from visterm.learning.fit_request import FitRequest
-
-    return FitRequest(**fields)
