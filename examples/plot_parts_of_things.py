@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import visterm
+from visterm.learning.relations import WordRelations
 from visterm.tagging.part_relations import label_pair
 from visterm_research.scenes import PART_OF, draw_scene
 
@@ -45,7 +46,7 @@ print(len(crops), "cut-outs of", len({tag for [tag] in tags}), "things and parts
 # It learns from four fifths of them, and from the relations. The last fifth is for us to look at.
 
 end = int(0.8 * len(crops))
-known = visterm.WordRelations([(part, whole) for part, whole in PART_OF if whole in WHOLES])
+known = WordRelations([(part, whole) for part, whole in PART_OF if whole in WHOLES])
 tagger = visterm.Tagger(
     model="objects_and_parts", model_params={"epochs": 40, "dim": 50}, min_count=3, n_jobs=1,
     encoder="visterms", encoder_params={"codebook": 400, "sample_blocks": 10_000, "max_side": 128},

@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import visterm
-from visterm.tagging.explain import explain
 from visterm.tagging.heat_map import heat
 from visterm_research.scenes import draw_scene
 
@@ -42,7 +41,7 @@ for row, photo, one in zip(axes, photos, tagged, strict=True):
     row[0].imshow(photo)
     row[0].set_title(", ".join(tag.tag for tag in one.tags), fontsize=9)
     for panel, tag in zip(row[1:], one.tags[1:3], strict=True):
-        warmth = heat(explain(tagger, photo, tag.tag), (photo.shape[1], photo.shape[0]))
+        warmth = heat(tagger.explain(photo, tag.tag), (photo.shape[1], photo.shape[0]))
         limit = np.abs(warmth).max()
         panel.imshow(photo.mean(axis=2), cmap="gray", vmin=-120, vmax=255)
         panel.imshow(warmth, cmap="RdBu_r", vmin=-limit, vmax=limit, alpha=0.6)

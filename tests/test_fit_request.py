@@ -13,8 +13,11 @@ from command_line import visterm
 from refusals import refused
 from visterm import Tagger
 from visterm import fit as fit_in_python
+from visterm.cli.evaluate import evaluate
 from visterm.cli.fit import fit
 from visterm.core.persist import file_hash
+from visterm.data.tag_rules import TagRules
+from visterm.evaluation.evaluate_run import EvaluateRequest
 from visterm.learning.fit_request import FitRequest
 
 ONLY_PYTHON = {"relations", "work", "idf", "split", "device", "valid", "calibrate", "n_jobs", "seed"}
@@ -42,6 +45,22 @@ def photos(tmp_path_factory):
 def test_each_field_of_a_request_is_an_option_of_fit():
     named = {CALLED_OTHERWISE.get(name, name) for name in inspect.signature(fit).parameters}
     assert named - ONLY_COMMAND_LINE == {field.name for field in fields(FitRequest)} - ONLY_PYTHON
+
+
+def test_each_field_of_an_evaluation_is_an_option_of_evaluate():
+    """``bands`` and ``intervals`` follow from ``--report`` and ``--json``; ``--against`` names further runs."""
+    renamed = {"map_": "map", "run": "runs"}
+    named = {renamed.get(name, name) for name in inspect.signature(evaluate).parameters}
+    only_python = {"bands", "intervals", "split", "max_words", "combine", "memory", "n_jobs"}
+    assert named - {"against", "json"} == {field.name for field in fields(EvaluateRequest)} - only_python
+
+
+def test_each_tag_rule_is_a_key_of_the_file_in_the_help_of_fit_and_has_no_option_of_its_own():
+    rules = [field.name for field in fields(TagRules)]
+    assert [rule for rule in rules if f"`{rule}`" not in fit_in_python.__doc__] == []
+    assert set(rules) & {field.name for field in fields(FitRequest)} == set()
+    values = ["tag"], 0.5, 3, "parts.csv", "isa.csv", "photo", "words", ";", {"nyc": "new york"}
+    assert TagRules.of(dict(zip(rules, values, strict=True))) != TagRules()
 
 
 def test_the_command_and_python_write_the_same_run_and_say_the_same(photos, tmp_path):

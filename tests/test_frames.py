@@ -20,6 +20,7 @@ from command_line import visterm as visterm_command
 from refusals import refused
 from tiny_catalogues import ENCODER, draw_photos
 from visterm.core.errors import DataError, NoneReadableError, TagFileError, UserError
+from visterm.core.types import Tag
 from visterm.data.corpus import Corpus
 from visterm.data.frames import as_table
 from visterm.features.training_rows import tag_lists
@@ -91,7 +92,7 @@ def test_features_on_disk_and_a_frame_of_tags_go_together_unless_they_are_stream
     named = frame.assign(path=frame["path"].str.split("/").str[-1])
     found = visterm.fit(tmp_path / "features", named, model="ridge", calibrate=False)
     assert (found.facts["images"], len(found.vocabulary)) == (24, 6)
-    assert visterm.evaluate(found, tmp_path / "features", named, metrics="map").values["map"] > 0.5
+    assert visterm.evaluate(found, tmp_path / "features", named, metrics="map", say=print).values["map"] > 0.5
     for work in (visterm.fit, lambda *given, **how: visterm.evaluate(found, *given, memory=how["memory"])):
         with refused("tags", error=TagFileError):
             work(tmp_path / "features", named, model="wsabie", memory=1000, work=tmp_path)
@@ -261,10 +262,22 @@ def test_tagged_photos_and_figures_are_frames_of_the_library_asked_for(library, 
     tags = tagger.annotate(frame, k=2).to_frame(library)
     assert type(tags).__module__.partition(".")[0] == library
     assert tags.shape == (48, 5)
-    figures = visterm.evaluate(tagger, frame, metrics=["map", "p@1"]).to_frame(library)
+    figures = visterm.evaluate(tagger, frame, metrics=["map", "p@1"], say=print).to_frame(library)
     names = figures.column_names if library == "pyarrow" else list(figures.columns)
     assert names == ["run", "metric", "mean", "low", "high"]
     assert figures.shape == (2, 5)
+
+
+def test_an_evaluation_on_photos_that_were_learned_from_says_so(photos, frame, tagger):
+    problem = "The run has learned from 24 of these 24 photos"
+    with pytest.warns(UserWarning, match=problem) as warned:
+        visterm.evaluate(tagger, frame, metrics="map")
+    assert warned[0].filename == __file__
+    lines = []
+    visterm.evaluate(tagger, frame, metrics="map", say=lines.append)
+    assert [line for line in lines if line.startswith(problem)] == [str(warned[0].message)]
+    pixels = [np.asarray(Image.open(path)) for path in frame["path"]]
+    visterm.evaluate(visterm.fit(pixels, frame["tags"], **FIT), pixels, frame["tags"], metrics="map")
 
 
 def test_a_frame_of_results_says_what_they_say(frame, tagger):
@@ -276,7 +289,7 @@ def test_a_frame_of_results_says_what_they_say(frame, tagger):
     assert tagged.to_polars().filter(pl.col("rank") == 1)["score"].to_list() == [
         one.tags[0].score for one in tagged.images
     ]
-    values = visterm.evaluate(tagger, frame, metrics="map")
+    values = visterm.evaluate(tagger, frame, metrics="map", say=print)
     ends = values.to_pandas().iloc[0]
     assert repr(values) == f"Measured:\nrun 1 map {ends['mean']:.4g} ({ends['low']:.4g} to {ends['high']:.4g})"
     assert values.to_pandas().loc[0, "mean"] == pytest.approx(values.values["map"])
@@ -297,6 +310,12 @@ def test_a_notebook_shows_photos_with_escaped_names_and_a_prompt_a_few_lines(tmp
     assert 'alt="' in page
     assert "&lt;script&gt;alert(1)&amp;.png" in page
     assert 'src="data:image/jpeg;base64,' in page
+    [photo] = shown.images
+    assert photo._repr_html_() == page
+    assert "<b>sea 91%, sky</b>" in photo._replace(tags=[Tag("sea", 1, confidence=0.91), Tag("sky", 1)])._repr_html_()
+    renamed = visterm.Tagger.from_parts(tagger.encoder, tagger.model, tagger.vocabulary, {"photos <b>": 1234, "p": 0.5})
+    assert "photos &lt;b&gt;</th>" in renamed._repr_html_()
+    assert "1,234</td>" in renamed._repr_html_()
     found = visterm.Catalogue(tagger).add(tmp_path).search("red")
     assert found._repr_html_().count("<figure") == 1
     assert repr(found).startswith("Found(1 photo: [Hit(")

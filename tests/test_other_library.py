@@ -12,8 +12,9 @@ import visterm as package
 from command_line import visterm
 from refusals import refused
 from tiny_scenes import scene
-from visterm import Tagger, Vocabulary
+from visterm import Tagger
 from visterm.core.errors import DataError
+from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_tree import TagTree
 from visterm.evaluation.joined_tags import join_library, join_tags

@@ -111,7 +111,7 @@ def test_estimators_among_the_parameters_become_their_names_and_parameters():
 def test_what_json_cannot_hold_is_refused_by_name():
     with refused("shape", value=[{1j}]):
         pack(Box(shape=[{1j}]), REGISTRY)
-    with pytest.raises(UserError, match="Other is not registered as a box"):
+    with pytest.raises(UserError, match="Other is not a registered box"):
         pack(Other(), REGISTRY)
 
 

@@ -273,8 +273,8 @@ def test_evaluation_lists_images_without_features_among_those_it_measures(librar
     encoder = f"precomputed:{library / 'features.npy'}"
     Tagger(encoder=encoder, model="ridge").fit(None, tags=tags).save(library / "run")
     measured = {"runs": [library / "run"], "tags": tags, "metrics": ["p@1"]}
-    assert evaluate_run(EvaluateRequest(**measured)).skipped == [], "none.png is not among the test images"
-    done = evaluate_run(EvaluateRequest(**measured, split="all"))
+    assert evaluate_run(EvaluateRequest(**measured), say=print).skipped == [], "none.png is not among the test images"
+    done = evaluate_run(EvaluateRequest(**measured, split="all"), say=print)
     assert [item.image for item in done.skipped] == ["none.png"]
 
 

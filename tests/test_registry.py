@@ -53,7 +53,7 @@ def test_a_missing_package_names_the_extra():
 
 def test_an_unregistered_class_cannot_be_saved_by_name():
     with pytest.raises(UserError, match=r"entry-point group 'visterm\.models'"):
-        MODELS.name_of(object())
+        MODELS.saved_name(object())
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from refusals import refused
 from tiny_catalogues import ENCODER, draw_photos
 from visterm import Tagger
 from visterm.core.errors import DataError, UnknownNameError, UserError
+from visterm.core.vocabulary import Vocabulary
 from visterm.encoders import Visterms
 from visterm.models import Knn, Ridge
 
@@ -148,10 +149,37 @@ def test_a_copy_of_a_fitted_or_opened_tagger_has_learned_nothing_and_learns_the_
     assert fitted.set_params(seed=1).facts == {}
 
 
+def test_a_ranking_has_the_tags_of_a_model_that_learned_lists_and_says_so_where_there_are_none(frame, features):
+    ranking = Ridge().fit(features, frame["tags"]).annotate(features, k=2)
+    ids, scores = ranking
+    assert ranking.tags.shape == ids.shape == scores.shape == (24, 2)
+    words = ["blue", "cool", "green", "grey", "red", "warm"]
+    assert ranking.tags.tolist() == [[words[i] for i in row] for row in ids]
+    with pytest.raises(UserError, match="fitted on a matrix of tags"):
+        _ = Ridge().fit(features, matrix_of(frame["tags"])).annotate(features).tags
+
+
+def test_texts_in_place_of_lists_are_refused_with_the_line_that_splits_them(frame, features):
+    model = Ridge().fit(features, frame["tags"])
+    for separator in (",", ";"):
+        texts = frame["tags"].str.join(separator)
+        for work in (model.score, Ridge().fit):
+            with refused("y", error=DataError) as info:
+                work(features, texts)
+            assert f'frame["tags"].str.split("{separator}")' in str(info.value)
+
+
+def test_folds_of_images_known_by_number_warn_that_they_measure_nothing(frame):
+    Y = matrix_of(frame["tags"]).to_numpy()
+    with pytest.warns(UserWarning, match=r"knows nothing of these.*visterm\.metrics\.evaluate"):
+        cross_val_score(Knn(n_neighbors=3), sp.eye_array(24, format="csr"), Y, cv=FOLDS)
+    Knn(n_neighbors=3).fit(None, Y).score(sp.eye_array(24, format="csr")[[2, 5]], Y[[2, 5]])
+
+
 def test_words_are_kept_with_a_model_and_asked_for_where_it_has_none(frame, features):
     lists = list(frame["tags"])
     model = Ridge().fit(features, lists, valid=(features, lists))
-    matrix = visterm.Vocabulary(model.classes_).encode(lists)
+    matrix = Vocabulary(model.classes_).encode(lists)
     assert model.score(features, lists) == model.score(features, matrix)
     again = Ridge().fit(features, matrix)
     assert not hasattr(again, "classes_")
@@ -227,6 +255,14 @@ def test_the_blocks_of_the_page_for_python_run_one_after_another_in_ten_lines_ea
     assert names["train"].count_nonzero() + names["hidden"].count_nonzero() == names["Y"].nnz
     assert names["by_number"].encoder.by_number
     assert "photos/000.png" in capsys.readouterr().out
+
+
+def test_a_tagger_encodes_what_can_be_read_and_lists_what_cannot(frame):
+    tagger = visterm.fit(frame, **SMALL, calibrate=False)
+    rows, kept, skipped = tagger.encode([frame["path"].iloc[0], "missing.png", frame["path"].iloc[2]])
+    assert kept.tolist() == [0, 2]
+    assert [item.image for item in skipped] == ["missing.png"]
+    assert (rows != tagger.transform(frame["path"])[[0, 2]]).sum() == 0
 
 
 def test_a_tagger_has_the_names_of_a_classifier(tmp_path):

@@ -9,10 +9,10 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.models import abilities
 from visterm.models.base import Annotator
 
-FUNCTIONS = ("fit", "fit_pairs", "evaluate_pairs", "evaluate", "scorer", "to_frame")
 INTRODUCTION = """# Python
 
-The public names, from their docstrings. How to use them, with DataFrames and scikit-learn: [Python](../python.md).
+The twelve public names of `visterm`, in the order in which you need them (`visterm.models` and `visterm.encoders` are
+lists of their own), and what else examples use. How to use them: [Python](../python.md).
 What else is in the modules may change without notice.
 """
 ABOUT = {
@@ -46,15 +46,31 @@ TEMPLATES = {
 
 def sections() -> dict[str, list[str]]:
     """Return the names that have a page, in full, by the sections that list them."""
-    others = sorted(set(visterm.__all__) - set(FUNCTIONS))
+    names = [name for name in visterm.__all__ if name not in ("models", "encoders")]
     return {
-        "Functions": [*(f"visterm.{name}" for name in FUNCTIONS), "visterm.metrics.evaluate"],
-        "Classes": [f"visterm.{name}" for name in others],
-        "What an evaluation takes": ["visterm.evaluation.evaluate_run.EvaluateRequest"],
+        "visterm": [f"visterm.{name}" for name in names],
         "What comes back": [
             "visterm.tagging.annotating.Annotations",
             "visterm.tagging.annotating.Annotated",
+            "visterm.core.types.Tag",
+            "visterm.tagging.explain.Explanation",
+            "visterm.encoders.contract.Encoded",
             "visterm.evaluation.evaluate_run.Measured",
+            "visterm.library.search.result.Found",
+            "visterm.core.types.Hit",
+            "visterm.core.types.Ranking",
+        ],
+        "What examples use besides": [
+            "visterm.metrics.evaluate",
+            "visterm.core.vocabulary.Vocabulary",
+            "visterm.learning.relations.WordRelations",
+            "visterm.tagging.part_relations.label_pair",
+            "visterm.tagging.tag_map.tag_map",
+            "visterm.tagging.heat_map.heat",
+            "visterm.store.filters.Filter",
+            "visterm.library.duplicates.find_duplicates",
+            "visterm.features.job.encode_folder",
+            "visterm.data.feature_files.read_features",
         ],
         "What each model has": ["visterm.models.base.Annotator"],
         "Models": list(classes("models", MODELS)),
@@ -64,7 +80,6 @@ def sections() -> dict[str, list[str]]:
         "What each encoder has": ["visterm.encoders.base.Encoder"],
         "Encoders": list(classes("encoders", ENCODERS)),
         "Encoders of visterm-research": list(classes("encoders", ENCODERS, RESEARCH)),
-        "What the encoder precomputed reads": ["visterm.data.feature_files.read_features"],
     }
 
 

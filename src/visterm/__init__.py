@@ -1,4 +1,23 @@
-"""visterm learns a photo library's own tags, tags new photos with them, and finds photos by words."""
+"""visterm learns a photo library's own tags, tags new photos with them, and finds photos by words.
+
+The public names, in the order in which you need them:
+
+- `fit`: learn from tagged photos (a folder, a DataFrame, paths or pixels); it returns a `Tagger`
+- `Tagger`: `annotate`, `predict_proba`, `explain`, `encode`, `save` and `load`; also an estimator for scikit-learn
+- `evaluate`: measure taggers on photos whose tags are known
+- `Catalogue`: photos to search by words, to review, and to learn from
+- `models`, `encoders`: what `fit` combines, by name, and the base classes for your own
+- `to_frame`: results as a DataFrame; most have `to_pandas()` and `to_polars()`
+- `scorer`: metrics for scikit-learn's `GridSearchCV` and `cross_val_score`
+- `fit_pairs`, `Recommender`, `evaluate_pairs`: the same for pairs of users and items
+- `VistermError`: the base class of all errors
+
+Examples
+--------
+>>> tagger = visterm.fit("photos", tags="tags.csv")  # doctest: +SKIP
+>>> tagger.annotate("new.jpg").to_pandas()  # doctest: +SKIP
+>>> visterm.Catalogue(tagger).add("photos").search("snow tree").hits  # doctest: +SKIP
+"""
 
 from __future__ import annotations
 
@@ -6,41 +25,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from visterm import encoders, models
     from visterm.core.errors import VistermError
-    from visterm.core.types import Hit, Ranking, Tag
-    from visterm.core.vocabulary import Vocabulary
     from visterm.data.frames import to_frame
     from visterm.evaluation.evaluate_run import evaluate
     from visterm.evaluation.pairs import evaluate_pairs
-    from visterm.learning.relations import WordRelations
     from visterm.library.catalogue import Catalogue
     from visterm.metrics.report import scorer
     from visterm.tagging.recommender import Recommender, fit_pairs
     from visterm.tagging.tagger import Tagger, fit
 
 _EXPORTS = {
-    "Catalogue": "visterm.library.catalogue",
-    "Hit": "visterm.core.types",
-    "Ranking": "visterm.core.types",
-    "Recommender": "visterm.tagging.recommender",
-    "Tag": "visterm.core.types",
-    "Tagger": "visterm.tagging.tagger",
-    "VistermError": "visterm.core.errors",
-    "Vocabulary": "visterm.core.vocabulary",
-    "WordRelations": "visterm.learning.relations",
-    "evaluate": "visterm.evaluation.evaluate_run",
-    "evaluate_pairs": "visterm.evaluation.pairs",
     "fit": "visterm.tagging.tagger",
-    "fit_pairs": "visterm.tagging.recommender",
-    "scorer": "visterm.metrics.report",
+    "Tagger": "visterm.tagging.tagger",
+    "evaluate": "visterm.evaluation.evaluate_run",
+    "Catalogue": "visterm.library.catalogue",
     "to_frame": "visterm.data.frames",
+    "scorer": "visterm.metrics.report",
+    "fit_pairs": "visterm.tagging.recommender",
+    "Recommender": "visterm.tagging.recommender",
+    "evaluate_pairs": "visterm.evaluation.pairs",
+    "VistermError": "visterm.core.errors",
 }
 _ROOMS = ("encoders", "models")
 """Rooms whose classes are public: `visterm.models.Wsabie`."""
 
-__all__ = [
-    "Catalogue", "Hit", "Ranking", "Recommender", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations",
-    "evaluate", "evaluate_pairs", "fit", "fit_pairs", "scorer", "to_frame",
+__all__ = [  # noqa: RUF022, in the order in which they are needed
+    "fit", "Tagger", "evaluate", "Catalogue", "models", "encoders", "to_frame", "scorer", "fit_pairs", "Recommender",
+    "evaluate_pairs", "VistermError",
 ]  # fmt: skip
 
 
@@ -60,4 +72,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+    return sorted(__all__)

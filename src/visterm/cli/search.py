@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import one_tag, words_of_a_query
@@ -22,6 +21,7 @@ with imported_when_used():
     from visterm.store import images as stored_images
 
 if TYPE_CHECKING:
+    from visterm.core.types import Hit
     from visterm.library.search.request import SearchOutcome
 
 EXAMPLES = (
@@ -136,7 +136,7 @@ def _emit_hits(request: requests.SearchRequest, answer: SearchOutcome) -> None:
         emit(values | {"confidence": None, "untrained": untrained} if untrained and not is_listing else values)
 
 
-def _show_hits(hits: Sequence[visterm.Hit], *, scores: bool = False, indent: str = "") -> None:
+def _show_hits(hits: Sequence[Hit], *, scores: bool = False, indent: str = "") -> None:
     """Print one line per photo, with its link if it is in another program's library."""
     for hit in hits:
         numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]

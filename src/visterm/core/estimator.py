@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from visterm.core.errors import UserError
+from visterm.core.registry import unknown
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+    from sklearn.utils.metadata_routing import MetadataRequest
 
 E = TypeVar("E")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _SetRequest:
@@ -50,7 +54,7 @@ class Estimator:
         """Return the names of the settings in alphabetical order; scikit-learn calls this too."""
         return [] if cls.__init__ is object.__init__ else sorted(inspect.signature(cls).parameters)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return name -> setting; with `deep`, also settings of inner estimators, as ``estimator__setting``."""
         params: dict[str, Any] = {}
         for name in self._get_param_names():
@@ -91,11 +95,12 @@ class Estimator:
     set_partial_fit_request = _SetRequest("partial_fit")
     set_score_request = _SetRequest("score")
 
-    def get_metadata_routing(self) -> Any:
+    def get_metadata_routing(self) -> MetadataRequest:
         """Return the metadata that the methods of this estimator request (scikit-learn's metadata routing)."""
         from sklearn.utils._metadata_requests import _MetadataRequester
 
-        return _MetadataRequester._get_metadata_request(self)
+        request: MetadataRequest = _MetadataRequester._get_metadata_request(self)
+        return request
 
     _get_metadata_request = get_metadata_routing
 
@@ -127,6 +132,32 @@ def check_fitted(estimator: object) -> None:
         from sklearn.exceptions import NotFittedError
 
         raise NotFittedError(f"This {type(estimator).__name__} has learned nothing yet. Call fit first.")
+
+
+def known_settings(
+    title: str, elsewhere: Mapping[str, str] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function `title`: an unknown keyword is a UserError that names the most similar parameter.
+
+    For settings that belong elsewhere, `elsewhere` says where: name -> advice.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        names = [name for name in inspect.signature(function).parameters if name != "self"]
+
+        @wraps(function)
+        def checked(*args: P.args, **settings: P.kwargs) -> R:
+            for name, value in settings.items():
+                if name in (elsewhere or {}):
+                    problem, advice = f"`{name}` is not a setting of {title}.", (elsewhere or {})[name]
+                    raise UserError(problem, setting=name, value=value, advice=advice)
+                if name not in names:
+                    raise UserError(unknown(f"setting of {title}", name, names), setting=name, value=value)
+            return function(*args, **settings)
+
+        return checked
+
+    return decorate
 
 
 class only_if:  # noqa: N801, a decorator

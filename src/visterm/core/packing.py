@@ -134,13 +134,13 @@ def _plain(value: object, registry: Registry | None) -> object:
     if isinstance(value, list | tuple):
         return type(value)(_plain(item, registry) for item in value) if type(value) in (list, tuple) else value
     if registry is not None and _is_estimator(value):
-        return [registry.name_of(value), json_params(value, registry)]
+        return [registry.saved_name(value), json_params(value, registry)]
     return value
 
 
 def _describe(estimator: Estimator, registry: Registry, prefix: str, arrays: Arrays) -> dict[str, object]:
     """Return the description of an estimator for JSON, and add its arrays to `arrays`."""
-    values: dict[str, object] = {}
+    registered_name, values = registry.saved_name(estimator), dict[str, object]()
     kinds = learned_kinds(estimator)
 
     for key, value in learned_attributes(estimator).items():
@@ -165,7 +165,7 @@ def _describe(estimator: Estimator, registry: Registry, prefix: str, arrays: Arr
     params = json_params(estimator, registry)
     if "n_jobs" in params:
         params["n_jobs"] = None  # not saved: learned values don't depend on the number of threads
-    return {"name": registry.name_of(estimator), "params": params, "values": values}
+    return {"name": registered_name, "params": params, "values": values}
 
 
 def _restore(registry: Registry, description: object, arrays: Arrays, prefix: str) -> Estimator:

@@ -21,6 +21,9 @@ class Progress:
     def __init__(self, target: Progress | None = None) -> None:
         self._target = target
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"  # for the help of functions with a default
+
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a task with `total` steps (None: unknown)."""
         if self._target is not None:

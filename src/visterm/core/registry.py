@@ -64,6 +64,10 @@ class Registry:
         """Return the names of all entries."""
         return [entry.name for entry in self]
 
+    def class_list(self) -> str:
+        """Return a list of the classes of this package with what they are, for the help of their room."""
+        return "\n".join(f"- `{name}`: {entry.summary}" for name, entry in self.classes().items())
+
     def not_installed(self) -> list[TableEntry]:
         """Return the entries of packages that are not installed."""
         installed = self._plugin_entries()
@@ -112,15 +116,20 @@ class Registry:
         return cls(**params)
 
     def name_of(self, obj: object) -> str:
-        """Return the registered name of an instance."""
+        """Return the registered name of an instance; or the name of its class, if it is not registered."""
         target = f"{type(obj).__module__}:{type(obj).__qualname__}"
-        for entry in self:
-            if entry.target == target:
-                return entry.name
+        return next((entry.name for entry in self if entry.target == target), type(obj).__name__)
+
+    def saved_name(self, obj: object) -> str:
+        """Return the registered name of an instance. Raises UserError for a class that is not registered."""
+        if (name := self.name_of(obj)) in self.names():
+            return name
+        if hasattr(obj, "refuse_saving"):
+            obj.refuse_saving()
         raise UserError(
-            f"{type(obj).__name__} is not registered as a {self.kind}, so it cannot be saved by name. "
-            f"Offer it through the entry-point group '{self._group}' of its package."
-        )
+            f"{name} is not a registered {self.kind}, so it cannot be saved by name.",
+            setting=self.kind, advice=f"Offer it through the entry-point group '{self._group}' of its package.",
+        )  # fmt: skip
 
     def classes(self, package: str = PACKAGE) -> dict[str, TableEntry]:
         """Return class name -> entry for the classes of a package."""

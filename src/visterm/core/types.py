@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -18,11 +19,36 @@ Arrays: TypeAlias = "dict[str, NDArray[Any]]"  # Named arrays of any type, as a 
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 
 
-class Ranking(NamedTuple):
-    """Ids with scores, best first; ties are broken by the smaller id."""
-
+class _Ranking(NamedTuple):
     ids: NDArray[np.int64]  # shape (n, k): tag or image indices
     scores: NDArray[np.float32]  # shape (n, k): higher is better; never increases along a row
+
+
+class Ranking(_Ranking):
+    """Ids with scores, best first; ties are broken by the smaller id.
+
+    ``ids, scores = model.annotate(X)``. A model that was fitted on lists of tags also returns their names: `tags`.
+    """
+
+    _names: Sequence[str] | None = None
+
+    @property
+    def tags(self) -> NDArray[np.object_]:
+        """The names of the ids, shape (n, k). Raises UserError if the model was fitted on a matrix, without names."""
+        import numpy as np
+
+        from visterm.core.errors import UserError
+
+        if self._names is None:
+            advice = "Fit the model on lists of tags, or look the `ids` up in the columns of your matrix."
+            raise UserError("This ranking has no names: the model was fitted on a matrix of tags.", advice=advice)
+        return np.asarray(self._names, np.object_)[self.ids]
+
+    def named(self, names: Sequence[str] | None) -> Ranking:
+        """Return this ranking with the name of each id."""
+        ranking = Ranking(*self)
+        ranking._names = names
+        return ranking
 
 
 class PairRanking(NamedTuple):
@@ -85,7 +111,7 @@ class Hit:
         id_text = "" if self.id is None else f", id={self.id}"
         return f"Hit({self.image!r}, {_number(self)}{id_text})"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the hit for JSON, without fields that are None."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in values.items() if value is not None}

@@ -356,9 +356,9 @@ class Vocabulary:
         tag_of_key = {tag_key(tag): tag for tag in self.tags}
         return [tag_of_key[key] for key in difflib.get_close_matches(tag_key(word), tag_of_key, n=k, cutoff=cutoff)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the vocabulary as a dict for JSON, as a run saves it."""
-        content: dict[str, Any] = {"tags": list(self.tags), "counts": self.counts.tolist()}
+        content: dict[str, object] = {"tags": list(self.tags), "counts": self.counts.tolist()}
         return {**content, "aliases": dict(self.aliases)} if self.aliases else content
 
     @classmethod

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -15,6 +15,13 @@ from visterm.core.errors import DataError, MissingExtraError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.wording import printable
 from visterm.data.images import ImageLike, data_uri
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    Frame: TypeAlias = pd.DataFrame | pl.DataFrame | pa.Table
 
 LIBRARIES = ("pandas", "polars", "pyarrow")  # Supported libraries of DataFrames for results
 MAX_PHOTOS = 24  # Maximum number of photos of a result in a notebook
@@ -92,16 +99,34 @@ def listed(values: Any) -> Any:
 
 
 def lists_of_tags(y: object) -> list[Any] | None:
-    """Return tags as a list if they are lists of words; None for a matrix or anything else."""
+    """Return tags as a list if they are lists of words; None for a matrix or anything else.
+
+    Raises DataError if they are texts, which need a separator.
+    """
     y = listed(y)
     if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
         return None
+    if len(y) and all(isinstance(tags, str) for tags in y):
+        text = next((tags for tags in y if "," in tags or ";" in tags), y[0])
+        separator = ";" if ";" in text else ","
+        raise DataError(
+            f"The tags of an image are the text {text!r}; expected a list of tags for each image.",
+            setting="y", value=text, advice=f'Split the column: frame["tags"].str.split("{separator}").',
+        )  # fmt: skip
     lists = [tags for tags in y if isinstance(tags, list | tuple | set | frozenset | np.ndarray)]
     first_tag = next((tag for tags in lists for tag in tags), None)
     return list(y) if isinstance(first_tag, str) and len(lists) == len(y) else None
 
 
-def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any:
+@overload
+def to_frame(results: Framed | Iterable[object], library: Literal["pandas"] = "pandas") -> pd.DataFrame: ...
+@overload
+def to_frame(results: Framed | Iterable[object], library: Literal["polars"]) -> pl.DataFrame: ...
+@overload
+def to_frame(results: Framed | Iterable[object], library: Literal["pyarrow"]) -> pa.Table: ...
+@overload
+def to_frame(results: Framed | Iterable[object], library: str) -> Frame: ...
+def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Frame:
     """Return results as a DataFrame of `library`, "pandas", "polars" or "pyarrow", which is imported on demand.
 
     `results` were returned by `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate`, or are a list of results
@@ -115,9 +140,10 @@ def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any
     columns = {name: [row.get(name) for row in rows] for name in names}
     backend: Any = library
     try:
-        return narwhals.from_dict(columns, backend=backend).to_native()
+        frame: Frame = narwhals.from_dict(columns, backend=backend).to_native()
     except ImportError as error:
         raise MissingExtraError(f"{library} is not installed. Install it with: pip install {library}") from error
+    return frame
 
 
 class Framed:
@@ -129,15 +155,15 @@ class Framed:
         """Return the rows of the frame, by column."""
         raise NotImplementedError
 
-    def to_frame(self, library: str = "pandas") -> Any:
+    def to_frame(self, library: str = "pandas") -> Frame:
         """Return the result as a frame of "pandas", "polars" or "pyarrow"."""
         return to_frame(self, library)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """Return the result as a frame of pandas."""
         return to_frame(self, "pandas")
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """Return the result as a frame of polars."""
         return to_frame(self, "polars")
 
@@ -159,6 +185,16 @@ def pictures(photos: Iterable[tuple[ImageLike | None, str, str]], n: int) -> str
         )
     note = f"<p>… and {n - MAX_PHOTOS:,} more</p>" if n > MAX_PHOTOS else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{note}'
+
+
+def html_table(rows: Iterable[tuple[str, object]]) -> str:
+    """Return HTML for a notebook: a table of names and values, escaped; numbers have up to four digits."""
+    lines = []
+    for name, value in rows:
+        text = f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+        name, text = escape(printable(name)), escape(printable(text))
+        lines.append(f'<tr><th style="text-align:left">{name}</th><td style="text-align:left">{text}</td></tr>')
+    return f"<table>{''.join(lines)}</table>"
 
 
 def first_of(results: Sequence[object]) -> str:

@@ -61,4 +61,17 @@ _NAMES = {
 }
 """Names that plug-ins may use, by module: docs/add_a_model.md."""
 
+__doc__ = f"""Encoders turn images into feature rows.
+
+`visterm.fit` takes them by name or as objects: ``encoder="visterms"``, ``encoder=Visterms(max_side=256)``. They are
+also transformers of scikit-learn. Your own encoder is a subclass of `Encoder` with `_encode_batch`. For features that
+you have already: `Precomputed`.
+
+{ENCODERS.class_list()}
+
+Examples
+--------
+>>> X = visterm.encoders.Visterms().fit_transform(frame["path"])  # doctest: +SKIP
+"""
+
 __getattr__, __dir__ = lazy_names("visterm.encoders", _NAMES, ENCODERS.classes)

@@ -58,7 +58,7 @@ class NestedEncoder(Encoder):
     random_state: RandomState
     n_jobs: int | None
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters, as in scikit-learn; `n_jobs` is passed on to the fitted inner encoders."""
         super().set_params(**params)
         for part in getattr(self, "parts_", []) if "n_jobs" in params else []:

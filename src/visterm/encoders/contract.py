@@ -109,9 +109,9 @@ class AnyEncoder(Estimator, ABC):
         self.fitted_ = True
         return self
 
-    def fit_transform(self, images: AnyImages, y: object = None, **options: Any) -> Matrix:
-        """Learn from images and encode them; `options` as in `fit`."""
-        return self.fit(images, y, **options).transform(images)
+    def fit_transform(self, images: AnyImages, y: object = None, *, progress: Progress = SILENT) -> Matrix:
+        """Learn from images and encode them, each of which must be readable."""
+        return self.fit(images, y, progress=progress).transform(images)
 
     def check_settings(self) -> None:
         """Check settings and files before any image is read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -153,12 +154,20 @@ def evaluate_taggers(
         readable_corpus, vocabulary, Y, hidden, values,
         n_given=len(given_tags),
         n_unknown=sum(tag not in vocabulary for tag in given_tags),
-        n_learned=[0 if run.encoder.by_number else run.learned_images.count(corpus.names) for run in taggers],
+        n_learned=[count_learned(run, corpus) for run in taggers],
         skipped=skipped,
         rankers=rankers,
         n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
         undefined=undefined,
     )  # fmt: skip
+
+
+def count_learned(run: Run, corpus: Corpus) -> int:
+    """Count the images that a run has learned from, by their names; pixels and images known by number don't count."""
+    if run.encoder.by_number:
+        return 0
+    pairs = zip(corpus.names, corpus.images, strict=True)
+    return run.learned_images.count([name for name, image in pairs if isinstance(image, str | os.PathLike)])
 
 
 def without_undefined(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from visterm.core.errors import NoTagsError, UserError
+from visterm.core.estimator import known_settings
 from visterm.core.persist import check_target, new_folder, write_json
 from visterm.core.progress import SILENT, Progress, Say, silent
-from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.core.writing import Place
@@ -27,6 +28,7 @@ from visterm.evaluation.evaluate import (
     SIBLING_METRIC,
     TREE_METRICS,
     AnnotationEvaluation,
+    count_learned,
     evaluate_taggers,
     is_mean,
 )
@@ -61,40 +63,27 @@ QUERIES_OF_TAGS = "tags"  # Value of `queries` for queries made from tags
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
-    """What to measure, on which images, and what to write; with a field for each option of ``visterm evaluate``."""
+    """What to measure, on which images, and what to write; `visterm.evaluate` describes the fields.
+
+    Each option of ``visterm evaluate`` is a field.
+    """
 
     runs: Sequence[Tagger | Place]
-    """The run to measure, as a `Tagger` or a path, then runs to compare it with, on the images that all can read."""
-    images: Any = None
-    """A folder of images, or features folders; None if the tag file names the images."""
-    tags: Any = "auto"
-    """A tag file, ``"auto"``, or tags as `Tagger.fit` takes them."""
+    images: Photos | Sequence[Place] | None = None
+    tags: object = "auto"
     split: str | None = None
-    """Measure only on the rows of this split. None: on the split "test", if there are splits."""
     tag_rules: Rules = None
-    """Format of the tag file, and which tags are siblings (`TagRules.isa`), for ``psib@k``: precision with siblings."""
     map: TagMap | None = None
-    """How tags of another library map to the run's tags: a CSV of their_tag,run_tag, a mapping, or ``"names"``."""
-    metrics: Sequence[str] | None = None
-    """Names from ``visterm metrics``. None: the default metrics."""
+    metrics: str | Sequence[str] | None = None
     bands: bool = False
-    """Also measure rare and frequent tags separately."""
     precision: float | None = None
-    """Also measure the tags that are predicted for this expected precision."""
     queries: Place | None = None
-    """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
     max_words: int = 3
-    """Maximum number of words in queries made from tags; 0: the number of tags of an image."""
     combine: str | None = None
-    """How the scores of words are combined: "sum", "product" or "confidence". None: as a search does."""
-    report: Path | None = None
-    """Folder for a page with tables, curves and pictures."""
+    report: Place | None = None
     intervals: bool = True
-    """Whether to compute intervals for a single run, which takes some time; a report always has them."""
     memory: int | None = None
-    """Maximum memory in bytes; larger features are streamed."""
     n_jobs: int | None = None
-    """Number of threads; None: all cores."""
 
     def check(self) -> None:
         """Raise UserError, before any image is read, if options conflict or a file does not exist."""
@@ -190,25 +179,73 @@ class Measured(Framed):
         ]
 
 
+@known_settings("visterm.evaluate")
 def evaluate(
     runs: Tagger | Place | Sequence[Tagger | Place],
-    images: Photos | None = None,
-    tags: Any = "auto",
+    images: Photos | Sequence[Place] | None = None,
+    tags: object = "auto",
     *,
-    say: Say = silent,
-    progress: Progress = SILENT,
-    **request: Any,
+    split: str | None = None,
+    tag_rules: Rules = None,
+    map: TagMap | None = None,
+    metrics: str | Sequence[str] | None = None,
+    bands: bool = False,
+    precision: float | None = None,
+    queries: Place | None = None,
+    max_words: int = 3,
+    combine: str | None = None,
+    report: Place | None = None,
+    intervals: bool = True,
+    memory: int | None = None,
+    n_jobs: int | None = None,
+    say: Say | None = None,
+    progress: Progress | None = None,
 ) -> Measured:
-    """Measure one or more runs on tagged photos, as ``visterm evaluate`` does.
+    """Measure one or more runs on tagged photos, like ``visterm evaluate``.
+
+    Photos that a run has learned from give figures that are too high: a warning says how many there are.
 
     Parameters
     ----------
     runs : Tagger or path, or a sequence of them
-        The first is compared with the others.
-    images, tags, say, progress
-        As in `Tagger.fit`; only the rows of the split "test" are used, if there are splits.
-    **request
-        The other fields of `EvaluateRequest`: `metrics`, `queries`, `split`, `precision`, `report`, and so on.
+        The run to measure, then runs to compare it with, on the images that all can read and the tags that all know.
+    images : path, sequence of paths, Pillow images or uint8 arrays (height, width, 3), DataFrame or list of dicts
+        As in `visterm.fit`: a folder, photos, a table, or features folders; None if the tag file names the images.
+    tags : path, DataFrame, list of dicts, lists of str, or matrix
+        As in `visterm.fit`: a tag file or table, ``"auto"``, or the tags of each image.
+    split : str, optional
+        Measure only on the rows of this split. None: on the split "test", if there are splits.
+    tag_rules : path or mapping, optional
+        As in `visterm.fit`: how to read the tag file, and which tags are siblings (`isa`), for ``psib@k``: precision
+        with siblings.
+    map : path or mapping, optional
+        How tags of another library map to the run's tags: a CSV of their_tag,run_tag, a mapping, or ``"names"``.
+    metrics : str or sequence of str, optional
+        Names from ``visterm metrics``, such as "map" (mean average precision), "p@5", "r@5" or "tag_f1@5". None: the
+        default metrics.
+    bands : bool
+        Whether to also measure rare and frequent tags separately.
+    precision : float, optional
+        Also measure the tags that are predicted for this expected precision, 0 to 1.
+    queries : str or path, optional
+        Measure searches instead: ``"tags"`` for queries made from tags, or a file with the columns query, image and
+        relevance.
+    max_words : int
+        Maximum number of words in queries made from tags; 0: the number of tags of an image.
+    combine : str, optional
+        How the scores of words are combined: "sum", "product" or "confidence". None: as a search does.
+    report : path, optional
+        A folder for a page with tables, curves and pictures.
+    intervals : bool
+        Whether to compute intervals for a single run, which takes some time; a report always has them.
+    memory : int, optional
+        Maximum memory in bytes: larger features are streamed from disk. None: half of the machine's memory.
+    n_jobs : int, optional
+        Number of threads for runs that are opened from a path; None: one per core.
+    say : callable, optional
+        Called with remarks for people, such as tags that were left out. For example: print.
+    progress : Progress, optional
+        Shows each step.
 
     Returns
     -------
@@ -224,13 +261,14 @@ def evaluate(
 
     Examples
     --------
-    >>> visterm.evaluate(tagger, frame).to_pandas()  # doctest: +SKIP
+    >>> visterm.evaluate(tagger, frame, metrics=["map", "p@5"]).to_pandas()  # doctest: +SKIP
     """
-    for name in request.keys() - EvaluateRequest.__dataclass_fields__.keys():
-        problem = unknown("setting of visterm.evaluate", name, list(EvaluateRequest.__dataclass_fields__))
-        raise UserError(problem, setting=name, value=request[name])
-    run_list: Any = runs if isinstance(runs, list | tuple) else [runs]
-    return evaluate_run(EvaluateRequest(runs=run_list, images=images, tags=tags, **request), say=say, progress=progress)
+    request = EvaluateRequest(
+        runs=[runs] if isinstance(runs, Tagger | str | os.PathLike) else runs, images=images, tags=tags, split=split,
+        tag_rules=tag_rules, map=map, metrics=metrics, bands=bands, precision=precision, queries=queries,
+        max_words=max_words, combine=combine, report=report, intervals=intervals, memory=memory, n_jobs=n_jobs,
+    )  # fmt: skip
+    return evaluate_run(request, say=say or silent, progress=progress or SILENT)
 
 
 def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progress = SILENT) -> Measured:
@@ -257,7 +295,7 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
     else:
         results = _measure_queries(taggers, photos, request, say, progress)
     if request.report is not None:
-        say(f"The report is {request.report / PAGE_FILE}")
+        say(f"The report is {Path(request.report) / PAGE_FILE}")
     return results
 
 
@@ -331,9 +369,8 @@ def _measure_queries(
         learned=learned_part(photos.corpus) if other is None else None, max_words=request.max_words or None,
         combine=request.combine, progress=progress,
     )  # fmt: skip
-    image_names = evaluation.corpus.names
-    learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(image_names) for tagger in taggers]
-    _warn_of_learned(names, learned, len(image_names), say)
+    learned = [count_learned(tagger, evaluation.corpus) for tagger in taggers]
+    _warn_of_learned(names, learned, len(evaluation.corpus), say)
     without = [name for name, tagger in zip(names, taggers, strict=True) if tagger.calibration is None]
     if request.combine is None and without:
         say(f"Photos are ranked by the sum of scores, because there are no confidences in {', '.join(without)}.")
@@ -352,10 +389,12 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
         problem = "The run has a tree of tags, which needs all features in memory."
         raise UserError(problem, setting="memory", value=request.memory, advice="Allow more `memory`.")
     [run] = _names([tagger], request)
+    features: Any = request.images
+    tags: Any = request.tags
     metrics = _metrics(request)
     folder = Path(tagger.path or run).absolute().parent
     evaluation = evaluate_streamed(
-        tagger, request.images, request.tags, metrics,
+        tagger, features, tags, metrics,
         work=folder if os.access(folder, os.W_OK) else None, split=request.split,
         optional=() if request.metrics else metrics, isa=request.isa, progress=progress, **request.rules.columns(),
     )  # fmt: skip
@@ -401,13 +440,18 @@ def _report_left_out(
 
 
 def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int, say: Say) -> None:
+    """Tell `say`, or warn if nobody listens, which runs have learned from photos that they are measured on."""
     for name, n_learned in zip(names, learned, strict=True):
         if n_learned:
-            say(
+            problem = (
                 f"{'The run' if len(names) == 1 else f'The run {name}'} has learned from {n_learned:,} of these "
                 f"{count_of(n_images, 'photo')} (by their names), so the figures are too high. Hold "
                 "photos out before fitting: add a column 'split' with train and test to the tag file."
             )
+            if say is silent:
+                warnings.warn(problem, stacklevel=6)
+            else:
+                say(problem)
 
 
 def write_report(path: Place, page: Report, results: Figures) -> None:

@@ -21,9 +21,10 @@ from visterm.encoders.named import encoder_name
 from visterm.features.contents import is_features
 from visterm.features.remote_folder import feature_folder
 from visterm.features.training_rows import Photos
-from visterm.learning.part_settings import DEFAULT_MODEL, DEVICE, check_device, model_name
+from visterm.learning.part_settings import DEFAULT_MODEL, DEVICE, check_device
 from visterm.learning.relations import WordRelations
 from visterm.models.base import Annotator
+from visterm.models.sklearn_model import SklearnEstimator, as_model
 
 Place: TypeAlias = "str | os.PathLike[str]"
 
@@ -42,7 +43,7 @@ class FitRequest:
     tag_rules: Rules = None
     idf: Place | None = None
     encoder: str | AnyEncoder | None = None
-    model: str | Annotator | None = None
+    model: str | Annotator | SklearnEstimator | None = None
     encoder_params: Mapping[str, object] = field(default_factory=dict)
     model_params: Mapping[str, object] = field(default_factory=dict)
     device: str | None = None
@@ -78,6 +79,8 @@ class FitRequest:
         """
         if self.out is not None:
             check_replaceable(self.out, "run", overwrite=self.overwrite)
+            if self.model is not None and not isinstance(self.model, str):
+                MODELS.saved_name(as_model(self.model))
         if self.encoder is not None:
             for folder in filter(is_features, self.images if isinstance(self.images, list | tuple) else [self.images]):
                 contents = feature_folder(folder).contents()
@@ -104,8 +107,9 @@ class FitRequest:
         encoder_params, model_params = dict(self.encoder_params), dict(self.model_params)
         if self.device is None:
             return encoder_params, model_params
-        model, encoder = model_name(self.model) or DEFAULT_MODEL, encoder_name(self.encoder)
-        parts = (("model", MODELS.load(model), model_params), ("encoder", ENCODERS.load(encoder), encoder_params))
+        model, encoder = self.model or DEFAULT_MODEL, encoder_name(self.encoder)
+        model_class = MODELS.load(model) if isinstance(model, str) else type(model)
+        parts = (("model", model_class, model_params), ("encoder", ENCODERS.load(encoder), encoder_params))
         parts_with_device = [part for part in parts if DEVICE in signature(part[1]).parameters]
         if not parts_with_device:
             raise UserError(

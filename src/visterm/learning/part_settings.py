@@ -7,7 +7,6 @@ from inspect import signature
 from typing import Any
 
 from visterm.core.errors import MissingExtraError, UserError
-from visterm.core.estimator import clone
 from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import TableEntry
 from visterm.core.tables import ENCODERS, MODELS
@@ -16,6 +15,7 @@ from visterm.encoders.named import make_encoder
 from visterm.learning.learned import Learned
 from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
+from visterm.models.sklearn_model import SklearnEstimator, as_model
 
 DEFAULT_MODEL = "auto"
 """On no data set, the best single model was clearly better than `auto` in MAP over images (docs/benchmarks.md)."""
@@ -24,21 +24,16 @@ DEVICE = "device"  # The setting for the device of networks
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
 
 
-def model_name(model: str | Annotator | None) -> str | None:
-    """Return the registered name of a model, which may be given by name."""
-    return MODELS.name_of(model) if isinstance(model, Annotator) else model
-
-
-def make_model(name: str | Annotator | None, params: Mapping[str, object], options: Mapping[str, object]) -> Annotator:
+def make_model(
+    name: str | Annotator | SklearnEstimator | None, params: Mapping[str, object], options: Mapping[str, object]
+) -> Annotator:
     """Make a model with the settings `params`, and with those of the settings `options` (seed, threads) that it has.
 
-    A name of None means the default model. A model is copied, unfitted, and keeps its
-    seed. Raises UserError for anything else, such as a class.
+    A name of None means the default model. A model, or an estimator of scikit-learn (`as_model`), is copied, unfitted,
+    and keeps its seed. Raises UserError for anything else, such as a class.
     """
-    if isinstance(name, Annotator):
-        return clone(name).set_params(**params)
     if name is not None and not isinstance(name, str):
-        raise UserError(setting="model", value=name, expected="a name ('ridge'), or a model (visterm.models.Ridge())")
+        return as_model(name).set_params(**params)
     name = name or DEFAULT_MODEL
     parameters = signature(MODELS.load(name)).parameters
     model: Annotator = MODELS.create(name, **{key: options[key] for key in options if key in parameters} | dict(params))
@@ -47,7 +42,7 @@ def make_model(name: str | Annotator | None, params: Mapping[str, object], optio
 
 def unfitted_parts(
     encoder: str | AnyEncoder | None,
-    model: str | Annotator | None,
+    model: str | Annotator | SklearnEstimator | None,
     encoder_params: Mapping[str, object],
     model_params: Mapping[str, object],
     *,

@@ -140,7 +140,7 @@ class Run:
                 np.maximum(log_odds[:, column], best, out=log_odds[:, column])
         return log_odds
 
-    def models_tried(self) -> list[dict[str, Any]]:
+    def models_tried(self) -> list[dict[str, object]]:
         """Return the models that `auto` tried, one entry per model; an empty list if the model is not `auto`."""
         report: list[dict[str, Any]] = getattr(self.model, "report_", [])
         if not report:

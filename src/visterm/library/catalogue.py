@@ -355,7 +355,7 @@ class Catalogue(CatalogueReader):
         cautious: bool = False,
         by_itself: bool = False,
         job_id: int | None = None,
-        stop: Callable[[], bool] = lambda: False,
+        stop: Callable[[], bool] | None = None,
         progress: Progress = SILENT,
     ) -> LearningOutcome:
         """Train a new run on given, accepted and rejected tags with stored features, and make it the current run.
@@ -382,7 +382,7 @@ class Catalogue(CatalogueReader):
             Training was started automatically: after a person went back, only use a significantly better run.
         job_id : int, optional
             An existing job of the catalogue to use; None: start a new job.
-        stop : callable
+        stop : callable, optional
             Training is cancelled, without changes, when it returns True.
         progress : Progress
             Shows each step.
@@ -391,7 +391,7 @@ class Catalogue(CatalogueReader):
 
         outcome = learn(
             self.tagger, self.stored, full=full, min_count=min_count, use_even_if_worse=use_even_if_worse,
-            cautious=cautious, by_itself=by_itself, job_id=job_id, stop=stop, progress=progress,
+            cautious=cautious, by_itself=by_itself, job_id=job_id, stop=stop or (lambda: False), progress=progress,
         )  # fmt: skip
         self.refresh()
         return outcome

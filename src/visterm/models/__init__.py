@@ -72,4 +72,18 @@ _NAMES = {
 }
 """Names for plug-ins, by module: docs/add_a_model.md."""
 
+__doc__ = f"""Models that score tags for images.
+
+`visterm.fit` takes them by name or as objects: ``model="ridge"``, ``model=Ridge(alpha=3)``. They also learn from a
+matrix of your own. Your own model is a subclass of `Annotator` with `_fit` and `_image_rows`. `visterm.fit` takes a
+classifier of scikit-learn as it is.
+
+{MODELS.class_list()}
+
+Examples
+--------
+>>> model = visterm.models.Ridge().fit(X, [["sea"], ["sea", "sky"]])  # doctest: +SKIP
+>>> model.annotate(X_new, k=1).tags  # doctest: +SKIP
+"""
+
 __getattr__, __dir__ = lazy_names("visterm.models", _NAMES, MODELS.classes)

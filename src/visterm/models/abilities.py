@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from visterm.core.progress import Progress
     from visterm.encoders.onnx_graph import GraphSteps
+    from visterm.models.base import Annotator
 
 
 @runtime_checkable
@@ -151,7 +152,7 @@ class WritesSteps(Protocol):
         """
 
 
-def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
+def explain_linear(model: Annotator, x: MatrixLike, tag: int) -> FeatureShares:
     """Return the contribution of each feature of an image `x`, shape (1, n_features), to the score of a tag (a column).
 
     The parts sum to the score of `decision_function`, except for its rounding to float32. Raises ShapeError if `x` is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -207,7 +208,8 @@ class Annotator(Estimator, ABC):
         Returns
         -------
         Ranking
-            Tag ids and scores, shape (n_images, min(k, n_tags)), best first, ties by the smaller id.
+            Tag ids and scores, shape (n_images, min(k, n_tags)), best first, ties by the smaller id; and the `tags`
+            themselves, if the model was fitted on lists of tags.
         """
         check_fitted(self)
         X = self._check_features(X)
@@ -228,7 +230,7 @@ class Annotator(Estimator, ABC):
                 block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
                 ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size], columns), k)
         self._finite(scores)
-        return Ranking(ids, scores)
+        return Ranking(ids, scores).named(getattr(self, "classes_", None))
 
     def score(self, X: MatrixLike | None, y: MatrixLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean average precision (MAP) over images: how high the right tags rank, 0 to 1.
@@ -263,7 +265,15 @@ class Annotator(Estimator, ABC):
     def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
         """Return a function that yields blocks of scores, the tags as a matrix, and None, for `visterm.scorer`."""
         check_fitted(self)
-        return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
+        X = self._check_features(X)
+        if X.shape[0] > 1 and not hasattr(self, "by_number_") and is_identity(X, part=True):
+            warnings.warn(
+                "X has rows of an identity matrix, which are images known by number, and the model has learned from "
+                "other rows: it knows nothing of these, so the score means nothing. Hide some tags of each row instead "
+                "(visterm.metrics.evaluate with `exclude`).",
+                stacklevel=3,
+            )
+        return partial(self._score_checked, X), as_matrix(y, self), None
 
     def take_held_out(self) -> HeldOutFit | None:
         """Return and forget how the last `fit` scored its held-out images before it learned from all images.

@@ -51,6 +51,10 @@ class Annotated(NamedTuple):
         """Return the image and its tags in their JSON form."""
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
 
+    def _repr_html_(self) -> str:
+        """Show the photo with its tags and their confidences in a notebook."""
+        return Annotations([self], [])._repr_html_()
+
 
 class _Annotations(NamedTuple):
     images: list[Annotated]
@@ -81,7 +85,11 @@ class Annotations(Framed, _Annotations):
 
     def _repr_html_(self) -> str:
         """Show the photos with their tags in a notebook."""
-        lines = ((item.image, item.image, ", ".join(tag.tag for tag in item.tags)) for item in self.images)
+        captions = (
+            ", ".join(tag.tag if tag.confidence is None else f"{tag.tag} {tag.confidence:.0%}" for tag in item.tags)
+            for item in self.images
+        )
+        lines = ((item.image, item.image, caption) for item, caption in zip(self.images, captions, strict=True))
         return pictures(lines, len(self.images))
 
 

@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import Estimator
+from visterm.core.progress import SILENT, Progress
 from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
+from visterm.data.frames import html_table
 from visterm.features.training_rows import Photos, as_images, encode_corpus, known_part, read_corpus
 from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
 
 if TYPE_CHECKING:
+    from visterm.encoders.contract import Encoded
     from visterm.tagging.explain import Explanation
 
 _PARTS = ("encoder", "model")
@@ -44,7 +47,7 @@ class TaggerEstimator(Estimator, Run):
     min_count: int
     seed: int
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the constructor's settings by name, with `deep` also ``model__dim``, ``encoder__max_side`` etc."""
         if "_settings" in vars(self):
             settings = dict(self._settings)
@@ -59,14 +62,14 @@ class TaggerEstimator(Estimator, Run):
                 settings.update((f"{part}__{name}", value) for name, value in part_params.items())
         return settings
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change settings, such as ``model__dim`` of the model; the tagger is then unfitted.
 
         Raises UserError if a setting doesn't exist or its value is invalid.
         """
         if not params:
             return self
-        settings = self.get_params(deep=False)
+        settings: dict[str, Any] = self.get_params(deep=False)
         for key, value in params.items():
             part, is_nested, name = key.partition("__")
             if is_nested and part in _PARTS:
@@ -86,7 +89,7 @@ class TaggerEstimator(Estimator, Run):
         """Return an unfitted tagger with the same settings, for scikit-learn's `clone`."""
         return type(self)(**self.get_params(deep=False))
 
-    def score(self, images: Photos, tags: Any = "auto") -> float:
+    def score(self, images: Photos, tags: object = "auto") -> float:
         """Return the mean average precision (MAP) over photos: how high the right tags rank, 0 to 1.
 
         With it, scikit-learn can choose settings (`GridSearchCV`) and compare taggers (`cross_val_score`); other
@@ -119,8 +122,17 @@ class TaggerEstimator(Estimator, Run):
         self._refuse_unfitted()
         return self.encoder.transform(as_images(images)[1])
 
+    def encode(self, images: Photos, *, progress: Progress | None = None) -> Encoded:
+        """Return the rows of the photos that can be read, their positions, and the skipped photos with reasons.
+
+        Models take these rows: ``tagger.model.annotate(tagger.encode(photos).rows)``. `transform` returns a row for
+        each photo instead, or an error.
+        """
+        self._refuse_unfitted()
+        return self.encoder.encode(as_images(images)[1], progress=progress or SILENT)
+
     def predict_proba(self, images: Photos) -> NDArray[np.float64]:
-        """Return the confidence of each tag (`classes_`) for photos, shape (n_images, n_tags).
+        """Return the confidence of each tag (`classes_`) for photos, 0 to 1, shape (n_images, n_tags).
 
         Raises UserError if the run has no confidences; DataError if a photo cannot be read.
         """
@@ -134,7 +146,12 @@ class TaggerEstimator(Estimator, Run):
         return np.vstack([block for block in blocks if block is not None])
 
     def explain(self, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
-        """Return what each feature and each place of a photo adds to a tag's score (`visterm.tagging.explain`)."""
+        """Return what each feature and each place of a photo adds to a tag's score.
+
+        The result has the `score`, the `rank` of the tag, and the `features` and `places` with their shares of the
+        score. Raises UnknownNameError if the tag is not one of `classes_`; ImageError if the photo cannot be read;
+        UserError if the scores of the model are not sums over features.
+        """
         from visterm.tagging.explain import explain
 
         self._refuse_unfitted()
@@ -262,6 +279,11 @@ class TaggerEstimator(Estimator, Run):
             self, repository, public=public, with_photos=with_photos, with_network=with_network, licence=licence,
             message=message,
         ).page  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """Show the settings and the figures of the fit in a notebook."""
+        figures = [(name, value) for name, value in self.facts.items() if isinstance(value, int | float)]
+        return html_table([("tagger", repr(self)), *figures])
 
     def __repr__(self) -> str:
         settings = repr(self.path) if self.path else "read from a catalogue"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Self
 
-from visterm.core.errors import UserError
+from visterm.core.estimator import known_settings
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
-from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.learning.learned import Learned
@@ -29,26 +27,43 @@ if TYPE_CHECKING:
     from visterm.learning.fit_request import FitRequest, Place
     from visterm.learning.relations import WordRelations
     from visterm.learning.word_places import Added
+    from visterm.models.sklearn_model import SklearnEstimator
     from visterm.tagging.annotating import Annotated, Annotations
     from visterm.tagging.tag_map import Neighbour
 
-_PART_FIELDS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
-"""Fields of a request that are parameters of `Tagger`, and not of `Tagger.fit`."""
+_PART_FIELDS = ("encoder", "model", "encoder_params", "model_params", "min_count", "n_jobs", "seed")
+_ELSEWHERE = {name: f"Pass it to the tagger: Tagger({name}=...)." for name in _PART_FIELDS} | {
+    "device": "Pass it as a setting of the encoder or the model: Tagger(encoder_params={'device': ...}).",
+    "out": "The run stays in memory: leave `out` out, and call save(path) afterwards.",
+}
+"""Settings of `visterm.fit` that `Tagger.fit` doesn't have -> advice."""
 
 
 class Tagger(TaggerEstimator):
     """Learns a library's tags from tagged photos, and tags other photos.
 
-    Its attributes are those of `Run`: the learned parts, and counts and measurements of the last fit. It is a
-    scikit-learn estimator with settings such as ``model__dim`` and ``encoder__max_side``: in `GridSearchCV` and
-    `cross_val_score`, `X` is photos (paths, a DataFrame or its column, Pillow images) and `y` their tags (lists or a
-    matrix).
+    `visterm.fit` makes and fits one; `load` opens a saved one. It is a scikit-learn estimator with settings such as
+    ``model__dim`` and ``encoder__max_side``: in `GridSearchCV` and `cross_val_score`, `X` is photos (paths, a DataFrame
+    or its column, Pillow images) and `y` their tags (lists, a Series of lists or texts, or a matrix).
 
     Parameters
     ----------
     encoder, model, encoder_params, model_params, min_count, seed, n_jobs
-        As in `FitRequest`. Other settings of the model have their defaults; for images known by number, the defaults
+        As in `visterm.fit`. Other settings of the model have their defaults; for images known by number, the defaults
         for such images.
+
+    Attributes
+    ----------
+    classes_ : list of str
+        The tags, in the order of the columns of `predict_proba`.
+    encoder, model : encoder, model
+        The fitted parts: `model` learned from the rows of `encoder`.
+    vocabulary : Vocabulary
+        The tags with their numbers of training images.
+    facts : dict
+        Counts and measurements of the fit.
+    skipped : list of Skipped
+        Images that could not be read, with reasons.
 
     Examples
     --------
@@ -63,7 +78,7 @@ class Tagger(TaggerEstimator):
         self,
         *,
         encoder: str | AnyEncoder | None = None,
-        model: str | Annotator | None = None,
+        model: str | Annotator | SklearnEstimator | None = None,
         encoder_params: Mapping[str, object] | None = None,
         model_params: Mapping[str, object] | None = None,
         min_count: int = 1,
@@ -101,11 +116,12 @@ class Tagger(TaggerEstimator):
 
     @classmethod
     def from_parts(
-        cls, encoder: AnyEncoder, model: Annotator, vocabulary: Vocabulary, facts: Mapping[str, Any] | None = None
+        cls, encoder: AnyEncoder, model: Annotator, vocabulary: Vocabulary, facts: Mapping[str, object] | None = None
     ) -> Self:
         """Make a tagger from fitted parts."""
         return cls.of_parts(Learned(encoder=encoder, model=model, vocabulary=vocabulary, facts=facts or {}))
 
+    @known_settings("Tagger.fit", _ELSEWHERE)
     def fit(
         self,
         images: Photos | Sequence[Place] | None,
@@ -123,42 +139,30 @@ class Tagger(TaggerEstimator):
         tree: Place | Sequence[tuple[str, str]] | None = None,
         memory: int | None = None,
         work: Place | None = None,
-        say: Say = silent,
-        progress: Progress = SILENT,
-        **misplaced: Never,
+        say: Say | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Learn from tagged photos; parameters and errors are those of `visterm.fit`.
 
         Raises UserError for parameters of the constructor, and for `out`: call `save` afterwards.
         """
-        others: Mapping[str, object] = misplaced
-        for name, value in others.items():
-            if name in _PART_FIELDS:
-                raise UserError(
-                    f"`{name}` is not a setting of fit.",
-                    setting=name, value=value, advice=f"Pass it to the tagger: Tagger({name}=...).",
-                )  # fmt: skip
-            if name == "out":
-                raise UserError(
-                    "A tagger's fit keeps the run in memory.",
-                    setting="out", value=value, advice="Leave `out` out, and call save(path) afterwards.",
-                )  # fmt: skip
-            raise _unknown_setting(name, value)
-        request = _request(
+        from visterm.learning.fit_request import FitRequest
+
+        request = FitRequest(
             images=images, tags=tags, queries=queries, split=split, tag_rules=tag_rules, idf=idf,
             word_vectors=word_vectors, words=words, valid=valid, calibrate=calibrate, relations=relations, tree=tree,
             memory=memory, work=work, min_count=self.min_count, seed=self.seed,
         )  # fmt: skip
         return self.fit_request(request, say=say, progress=progress)
 
-    def fit_request(self, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Self:
+    def fit_request(self, request: FitRequest, *, say: Say | None = None, progress: Progress | None = None) -> Self:
         """Run the fit of a request, and save the run if `out` is set; see `visterm.learning.fitting.fit_run`.
 
         The tagger keeps its encoder and its model: those of the request are ignored.
         """
         from visterm.learning.fitting import fit_run
 
-        self.parts = fit_run(self, request, say=say, progress=progress).parts
+        self.parts = fit_run(self, request, say=say or silent, progress=progress or SILENT).parts
         return self
 
     def learn(self, rows: TrainingRows, *, calibrate: bool = False, progress: Progress = SILENT) -> Self:
@@ -179,7 +183,7 @@ class Tagger(TaggerEstimator):
         precision: float | None = None,
         best_f1: bool | str = False,
         min_confidence: float | None = None,
-        progress: Progress = SILENT,
+        progress: Progress | None = None,
     ) -> Annotations:
         """Tag images: a file, a folder, a DataFrame or its column, paths, or pixels; with the encoder ``ids``, names.
 
@@ -197,7 +201,7 @@ class Tagger(TaggerEstimator):
         precision, best_f1, min_confidence : float, bool or str, float, optional
             Keep only tags above a cut-off: for an expected precision such as 0.9, for the best F1 of a mean ("photo",
             "micro" or "macro"; True is "photo"), or a minimum confidence (`visterm.tagging.annotating.cutoff_of`).
-        progress : Progress
+        progress : Progress, optional
             Advances by one step per image.
 
         Returns
@@ -217,8 +221,10 @@ class Tagger(TaggerEstimator):
         from visterm.tagging.annotating import Annotations
 
         annotations = Annotations([], [])
-        limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
-        for item in self.annotate_each(images, k, new_only=new_only, added=added, progress=progress, **limits):
+        for item in self.annotate_each(
+            images, k, new_only=new_only, added=added, precision=precision, best_f1=best_f1,
+            min_confidence=min_confidence, progress=progress,
+        ):  # fmt: skip
             if isinstance(item, Skipped):
                 annotations.skipped.append(item)
             else:
@@ -226,13 +232,23 @@ class Tagger(TaggerEstimator):
         return annotations
 
     def annotate_each(
-        self, images: Photos, k: int | None = None, *, progress: Progress = SILENT, **options: Any
+        self,
+        images: Photos,
+        k: int | None = None,
+        *,
+        new_only: bool = False,
+        added: bool = False,
+        precision: float | None = None,
+        best_f1: bool | str = False,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
     ) -> Iterator[Annotated | Skipped]:
-        """Yield tagged images one after another, to limit the memory; `options` are those of `annotate`."""
+        """Yield tagged and skipped images one after another, to limit the memory; parameters are as in `annotate`."""
         from visterm.tagging.annotating import TagsWanted, annotate_each
 
         self._refuse_unfitted()
-        return annotate_each(self, images, TagsWanted(k, **options), progress=progress)
+        wanted = TagsWanted(k, new_only, added, precision, best_f1, min_confidence)
+        return annotate_each(self, images, wanted, progress=progress or SILENT)
 
     @property
     def tags_compared_by(self) -> list[str]:
@@ -308,12 +324,13 @@ class Tagger(TaggerEstimator):
         return typed_query(self, words, new_tags)
 
 
+@known_settings("visterm.fit")
 def fit(
     images: Photos | Sequence[Place] | None = None,
     tags: object = "auto",
     *,
     encoder: str | AnyEncoder | None = None,
-    model: str | Annotator | None = None,
+    model: str | Annotator | SklearnEstimator | None = None,
     encoder_params: Mapping[str, object] | None = None,
     model_params: Mapping[str, object] | None = None,
     queries: Place | Sequence[QueryRow] | None = None,
@@ -334,35 +351,40 @@ def fit(
     seed: int = 0,
     out: Place | None = None,
     overwrite: bool = False,
-    say: Say = silent,
-    progress: Progress = SILENT,
-    **unknown_settings: Never,
+    say: Say | None = None,
+    progress: Progress | None = None,
 ) -> Tagger:
     """Learn a library's tags from tagged photos, like ``visterm fit``.
 
     Parameters
     ----------
     images : path, sequence of paths, Pillow images or uint8 arrays (height, width, 3), DataFrame or list of dicts
-        A folder, photos, a table with a column of photos and, optionally, one of tags, or features folders
-        (`visterm encode`). With the encoders ``ids`` and ``precomputed``: names of images, or None if the tag file has
-        the names.
+        A folder; photos; a table with a column ``path``, ``image`` or ``file_name`` and, optionally, ``tags`` and
+        ``split``; or features folders (`visterm encode`). With the encoders ``ids`` and ``precomputed``: names of
+        images, or None if the tag file has the names.
     tags : path, DataFrame, list of dicts, lists of str, matrix, or None
-        A tag file or table; ``"auto"`` to find the tags in the folder or in the table of the images; or the tags of
-        each image. None, with `queries`: learn all words of the queries.
+        ``"auto"`` to find the tags in the folder or in the table of the images; a tag file or table; or the tags of
+        each image: lists, a Series of lists or of texts such as ``"sea; sky"``, or a matrix (n_images, n_tags), above 0
+        where an image has the tag. None, with `queries`: learn all words of the queries.
     encoder : str or encoder, optional
         A name from ``visterm encoders``, with the encoder's argument after a colon (``"onnx:network.onnx"``), or an
-        encoder. None: the first network that is on this machine, or else ``"visterms"``; for features, the encoder that
-        made them.
-    model : str or model, optional
-        A name from ``visterm models``, or a model. None: ``"auto"``.
+        encoder (``visterm.encoders.Visterms(max_side=256)``). None: the first network that is on this machine, or else
+        ``"visterms"``; for features, the encoder that made them.
+    model : str, model or scikit-learn estimator, optional
+        A name from ``visterm models`` (``"ridge"``), a model (``visterm.models.Ridge(alpha=3)``), or a classifier or
+        regressor of scikit-learn (``LogisticRegression()``). It is copied. None: ``"auto"``, a blend of models.
     encoder_params, model_params : mapping, optional
         Settings of the encoder and the model.
     queries : path or sequence of QueryRow, optional
-        Learn from queries and the images that are relevant to them. With `tags`, only words that are tags count.
+        Learn from queries and the images that are relevant to them: a file with the columns query, image and
+        relevance. With `tags`, only words that are tags count.
     split : str, optional
         Learn from the rows of this split only. None: from the split "train", or all rows if there are no splits.
     tag_rules : path or mapping, optional
-        How to clean and relate tags and to read the tag file: a TOML file, or its keys and values (`TagRules`).
+        How to clean and relate tags and to read the tag file: a TOML file, or its keys and values. `stop_tags` are not
+        learned; `max_share` leaves out tags of more than this share of the images; `per_user` limits equal images of
+        one user; `aliases` maps spellings to tags; `part_of` and `isa` are CSV files of relations; `image_column`,
+        `tags_column` and `separator` say how to read the tags.
     min_count : int
         Leave out tags with fewer training images.
     tree : path or sequence of (child, parent), optional
@@ -381,9 +403,9 @@ def fit(
     idf : path, optional
         A reference corpus, one text per line, which weighs the words of queries. None: the training images weigh them.
     valid : float, optional
-        For models that stop early: the share of the training images that is held out to choose the number of epochs;
-        the model then learns from all images. Rows of a split "valid" are used instead, if there are any. 0 holds out
-        no images; None uses the model's own share.
+        For models that stop early: the share of the training images, 0 to 1, that is held out to choose the number of
+        epochs; the model then learns from all images. Rows of a split "valid" are used instead, if there are any. None
+        uses the model's own share.
     calibrate : bool
         Whether to fit confidences to the scores of held-out images. It takes almost no time if the model holds out
         images anyway; other models are fitted once more, on four fifths of the images.
@@ -401,15 +423,15 @@ def fit(
         The run to write; None keeps the run in memory (`Tagger.save`).
     overwrite : bool
         Whether to replace an existing run at `out`.
-    say : callable
-        Called with lines for people: what was found and left out, and how the fit was done.
-    progress : Progress
+    say : callable, optional
+        Called with lines for people, such as what was left out. For example: print.
+    progress : Progress, optional
         Shows each step.
 
     Returns
     -------
     Tagger
-        Fitted.
+        Fitted: `annotate` tags photos, `save` writes the run, `visterm.Catalogue` searches.
 
     Raises
     ------
@@ -427,12 +449,11 @@ def fit(
     --------
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
-    >>> visterm.fit(frame, model=visterm.models.Ridge(alpha=3))  # doctest: +SKIP
+    >>> visterm.fit(frame, model=visterm.models.Ridge(alpha=3)).annotate("new.jpg").to_pandas()  # doctest: +SKIP
     """
-    others: Mapping[str, object] = unknown_settings
-    for name, value in others.items():
-        raise _unknown_setting(name, value)
-    request = _request(
+    from visterm.learning.fit_request import FitRequest
+
+    request = FitRequest(
         images=images, tags=tags, encoder=encoder, model=model, encoder_params=encoder_params or {},
         model_params=model_params or {}, queries=queries, split=split, tag_rules=tag_rules, min_count=min_count,
         tree=tree, relations=relations, word_vectors=word_vectors, words=words, idf=idf, valid=valid,
@@ -440,16 +461,3 @@ def fit(
         overwrite=overwrite,
     )  # fmt: skip
     return Tagger.of(request).fit_request(request, say=say, progress=progress)
-
-
-def _request(**fields: Any) -> FitRequest:
-    """Make the request of a fit; its module is imported on demand."""
-    from visterm.learning.fit_request import FitRequest
-
-    return FitRequest(**fields)
-
-
-def _unknown_setting(name: str, value: object) -> UserError:
-    """Return the error for an unknown setting of a fit."""
-    names = list(inspect.signature(fit).parameters)[:-1]
-    return UserError(unknown("setting of visterm.fit", name, names), setting=name, value=value)

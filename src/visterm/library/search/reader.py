@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,16 +268,25 @@ class CatalogueReader:
         return Found(self._hits(ranking, q=row), [], n_found=n_found)
 
     def expand(
-        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
+        self,
+        words: str | Sequence[str],
+        how: str,
+        k: int = 10,
+        *,
+        n_groups: int = 5,
+        cutoff: bool = False,
+        min_confidence: float | None = None,
+        among: Filter | None = None,
     ) -> list[Group]:
         """Find photos for tags that are related to the words of a search (Mesnil et al., Figure 4).
 
         `how` is "parts" or "siblings", see `related_tags`; words with ``-`` don't count. Returns at most `n_groups`
-        (0: all) groups with the best k photos of a search for one related tag, with `limits` for `search`; empty groups
+        (0: all) groups with the best k photos of a search for one related tag, limited as in `search`; empty groups
         are left out. Raises UserError if the run has no such relations, or all words have a ``-``.
         """
         related = related_tags(self.tagger, self.query_weights(words), how)[: n_groups or None]
-        groups = [Group(item, self.search([item.tag], k, **limits).hits) for item in related]
+        search = partial(self.search, k=k, cutoff=cutoff, min_confidence=min_confidence, among=among)
+        groups = [Group(item, search([item.tag]).hits) for item in related]
         return [group for group in groups if group.hits]
 
     def shares(self, words: str | Sequence[str], image_ids: Sequence[int]) -> list[list[Share]]:

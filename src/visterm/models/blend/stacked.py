@@ -38,7 +38,7 @@ class Blend(Annotator):
     n_jobs: int | None = None
     random_state: RandomState = 0
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters, as in scikit-learn; `n_jobs` is passed on to fitted members."""
         super().set_params(**params)
         for member in getattr(self, "members_", []) if "n_jobs" in params else ():

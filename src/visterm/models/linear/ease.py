@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -96,7 +96,7 @@ class Ease(Ridge):
             "time; the setting `max_inputs` allows more."
         )
 
-    def add_tags(self, X: Any, Y_new: Any) -> Self:
+    def add_tags(self, X: MatrixLike | None, Y_new: MatrixLike) -> Self:
         """Add tags, which the old tags predict; the rows of the old tags don't change.
 
         Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
@@ -118,7 +118,7 @@ async def similar(request: Request, service: ServiceDep, query: Annotated[Filter
 
 def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     """Return one page of a search, and the cursor of the next page."""
-    hits = []
+    hits: list[dict[str, Any]] = []
     for hit in result.hits:
         fields = {name: value for name, value in hit.as_dict().items() if name != "path"}
         at = "" if hit.at is None else f"?at={hit.at:.3f}"
