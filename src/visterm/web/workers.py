@@ -53,7 +53,7 @@ def default_workers(catalogue: Place) -> int:
     """Return the default number of workers: one per core, at most 4, and no more than fit into half of the memory."""
     if not shares_connections():
         return 1
-    runs = (Path(catalogue) / RUNS).glob("*")
+    runs = (Path(catalogue) / RUNS).glob("[!.]*")
     largest_run_bytes = max((sum(file.stat().st_size for file in run.iterdir()) for run in runs), default=0)
     n_in_memory = machine_memory() // 2 // (WORKER_BYTES + 2 * largest_run_bytes)
     return max(1, min(MAX_DEFAULT_WORKERS, resolve_jobs(None), n_in_memory))
