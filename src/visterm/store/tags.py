@@ -284,6 +284,14 @@ class Tags(CatalogueTable):
         )
         return dict(self._database.rows(statement, (image_id,)))
 
+    def judged_by(self, image_id: int) -> dict[str, str]:
+        """Return tag -> who gave the latest verdict on an image, for verdicts of which that is known."""
+        statement = (
+            "SELECT tags.name, who FROM feedback JOIN tags ON tags.id = tag_id WHERE feedback.id IN "
+            "(SELECT max(id) FROM feedback WHERE image_id = ? GROUP BY tag_id) AND verdict != 0 AND who != ''"
+        )
+        return dict(self._database.rows(statement, (image_id,)))
+
     def feedback(self, *, after: int = 0, limit: int = 1000) -> list[Verdict]:
         """Read the log of feedback after the id `after`, oldest first."""
         return self._records(
