@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 import visterm
 from command_line import visterm as command
@@ -16,6 +18,7 @@ from refusals import refused
 from tiny_catalogues import ENCODER, draw_photos
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.library.backup import back_up, restore
+from visterm.web.app import create_app
 
 
 @pytest.fixture
@@ -75,6 +78,45 @@ def test_an_older_backup_beside_a_newer_run_is_what_it_was(catalogue, tmp_path):
     restore(tmp_path / "b.zip", tmp_path / "again")
     assert contents(visterm.Catalogue.load(tmp_path / "again")) == expected
     assert "newer" in visterm.Catalogue.load(tmp_path / "catalogue").tagger.vocabulary
+
+
+def test_a_disk_dies_and_an_older_backup_a_newer_run_and_photos_that_moved_are_what_is_left(catalogue, tmp_path):
+    back_up(tmp_path / "catalogue", tmp_path / "b.zip")
+    said = catalogue.stored.tags.held(), catalogue.stored.tags.rejected(), catalogue.stored.tags.feedback()
+    for image_id in range(1, 8):
+        catalogue.give(image_id, ["since then"])
+    catalogue.learn(full=True, use_even_if_worse=True)
+    fingerprint = catalogue.stored.runs.current().fingerprint
+    newer = shutil.copytree(tmp_path / "catalogue" / "runs" / fingerprint, tmp_path / fingerprint)
+    catalogue.stored.close()
+    shutil.rmtree(tmp_path / "catalogue")
+    (tmp_path / "photos").rename(tmp_path / "new disk")
+
+    restored = restore(tmp_path / "b.zip", tmp_path / "again")
+    assert (restored.rows, restored.missing) == (0, restored.images)
+    opened = visterm.Catalogue.load(tmp_path / "again")
+    assert opened.index(tmp_path / "new disk").skipped == []
+    assert (opened.stored.tags.held(), opened.stored.tags.rejected(), opened.stored.tags.feedback()) == said
+    assert len(opened) == restored.images
+
+    opened.use(visterm.Tagger.load(newer))
+    assert "since then" in opened.tagger.vocabulary
+    assert opened.stored.runs.current().fingerprint == newer.name
+    assert len(opened.search("since then", k=7).hits) == 7  # the run knows the tag; the photos' own were lost
+    assert (opened.stored.tags.held(), opened.stored.tags.feedback()) == (said[0], said[2])
+    opened.stored.check()
+
+
+def test_the_page_names_the_last_backup(catalogue, tmp_path):
+    catalogue.stored.close()
+    with TestClient(create_app(tmp_path / "catalogue"), base_url="http://127.0.0.1:8080") as client:
+        assert "No backup yet" in client.get("/library").text
+        for name in ("first.zip", "second.zip"):
+            back_up(tmp_path / "catalogue", tmp_path / name)
+        page = client.get("/library").text
+    last = page[page.index("Last backup") : page.index("figures")]
+    assert str(tmp_path / "second.zip") in last
+    assert "first.zip" not in last
 
 
 def test_damaged_and_foreign_files_are_refused_and_leave_nothing(catalogue, tmp_path):

@@ -18,7 +18,7 @@ from visterm.core.errors import StorageError
 from visterm.core.types import Skipped
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.database import Database
+from visterm.store.database import WHO, Database
 from visterm.store.filters import Filter
 from visterm.store.images import ImageState, NewImage
 from visterm.store.tags import GivenTag, Prediction
@@ -77,14 +77,32 @@ def test_another_file_may_come_to_the_place_of_one_that_is_gone(catalogue):
     assert (catalogue.images.count(), catalogue.images.count("gone")) == (4, 1)
 
 
+def test_the_log_and_the_history_tell_who_said_what(catalogue):
+    tags = catalogue.tags
+    tags.give(0, ["sea"], "file")
+    told = WHO.set("anna")
+    tags.give(0, ["sea", "boat"], "person")
+    tags.judge(1, "sea", -1)
+    catalogue.history.note("tag photos", photos=2)
+    WHO.set("ben")
+    tags.give(0, ["boat"], "person")  # it has that tag from anna
+    tags.give(1, ["sky"], "file")
+    WHO.reset(told)
+    tags.judge(1, "sea", 0)
+    assert tags.given(0) == [GivenTag("boat", "person", "anna"), GivenTag("sea", "person", "anna")]
+    assert tags.given(1) == [GivenTag("sky", "file", "")]
+    assert [(entry.verdict, entry.who) for entry in tags.feedback()] == [(-1, "anna"), (0, "")]
+    assert catalogue.history.latest(1)[0].details == {"photos": 2, "who": "anna"}
+
+
 def test_the_tags_of_a_file_are_replaced_and_those_of_a_person_stay(catalogue):
     tags = catalogue.tags
     tags.set_from_file(0, ["sea", "sky"])
     tags.give(0, ["boat", "sky"], "person")
     tags.set_from_file(0, ["sky", "sun"])
-    assert tags.given(0) == [("boat", "person"), ("sky", "person"), ("sun", "file")]
+    assert tags.given(0) == [GivenTag("boat", "person"), GivenTag("sky", "person"), GivenTag("sun", "file")]
     tags.remove(0, ["sun", "sky"], "file")
-    assert tags.given(0) == [("boat", "person"), ("sky", "person")]
+    assert tags.given(0) == [GivenTag("boat", "person"), GivenTag("sky", "person")]
     tags.remove(0, ["boat", "no such tag"])
     assert tags.held() == {0: ["sky"]}
     with refused("source", value="guess"):

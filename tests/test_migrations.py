@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from visterm.store import database
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
 from visterm.store.images import NewImage
 
-STEPS = {1: ("ALTER TABLE images ADD COLUMN stars INTEGER",), 2: ("UPDATE images SET stars = 5", "DROP TABLE jobs")}
+STEPS = {2: ("ALTER TABLE images ADD COLUMN stars INTEGER",), 3: ("UPDATE images SET stars = 5", "DROP TABLE jobs")}
 U = np.random.default_rng(0).random((30, 4)).astype(np.float32)
 
 KILLED = """
@@ -29,15 +30,15 @@ def step(connection):
     connection.execute("DELETE FROM given")
     os.kill(os.getpid(), 9)
 
-database.FORMAT = 3
-database.MIGRATIONS = {1: lambda connection: connection.execute("ALTER TABLE images ADD COLUMN stars INTEGER"), 2: step}
+database.FORMAT = 4
+database.MIGRATIONS = {2: lambda connection: connection.execute("ALTER TABLE images ADD COLUMN stars INTEGER"), 3: step}
 StoredCatalogue.open(sys.argv[1])
 """
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A catalogue of the first format, with tags and a verdict of people."""
+    """A catalogue of today's format, with tags and a verdict of people."""
     made = empty_catalogue(tmp_path / "catalogue", Origin("", "f00d"))
     made.add([NewImage(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(len(U))], U)
     made.tags.give(3, ["sea"], "person")
@@ -48,8 +49,8 @@ def folder(tmp_path):
 
 @pytest.fixture
 def newer(monkeypatch):
-    """Let this visterm be one of the third format."""
-    monkeypatch.setattr(database, "FORMAT", 3)
+    """Let this visterm be one whose format is newer by two."""
+    monkeypatch.setattr(database, "FORMAT", 4)
     steps = {n: lambda c, some=some: [c.execute(each) for each in some] for n, some in STEPS.items()}
     monkeypatch.setattr(database, "MIGRATIONS", steps)
 
@@ -71,37 +72,45 @@ def format_of(stored):
 
 def test_each_step_is_taken_in_its_order_and_nothing_is_lost(folder, newer, monkeypatch):
     with monkeypatch.context() as first:
-        first.setattr(database, "FORMAT", 1)
+        first.setattr(database, "FORMAT", 2)
         old = StoredCatalogue.open(folder)
         before = state_of(old)
-        assert format_of(old) == 1
+        assert format_of(old) == 2
         old.close()
     opened = StoredCatalogue.open(folder)
     assert state_of(opened) == before
-    assert format_of(opened) == 3
+    assert format_of(opened) == 4
     assert opened.database.rows("SELECT DISTINCT stars FROM images") == [(5,)]
     assert opened.database.check() == []
     opened.close()
     assert state_of(StoredCatalogue.open(folder)) == before
 
 
-def test_a_kill_in_a_step_leaves_the_format_before_it_and_the_next_opening_goes_on(folder, newer):
+def test_a_kill_in_a_step_leaves_the_old_tables_and_their_copy_and_the_next_opening_goes_on(folder, newer):
     done = subprocess.run([sys.executable, "-c", KILLED, str(folder)], capture_output=True, check=False)
     assert done.returncode == -9, done.stderr
     with sqlite3.connect(folder / DATABASE) as left:
-        assert left.execute("PRAGMA user_version").fetchone() == (2,)
-        assert left.execute("SELECT DISTINCT stars FROM images").fetchall() == [(None,)]
-        assert left.execute("SELECT count(*) FROM given").fetchone() == (1,)
+        before = [*left.execute("PRAGMA user_version"), *left.execute("SELECT count(*) FROM given")]
+        columns = {row[1] for row in left.execute("PRAGMA table_info(images)")}
     left.close()
+    with closing(sqlite3.connect(folder / f"{DATABASE}.format-2")) as copy:
+        assert before == [*copy.execute("PRAGMA user_version"), *copy.execute("SELECT count(*) FROM given")]
+    assert before == [(2,), (1,)]
+    assert "stars" not in columns
     opened = StoredCatalogue.open(folder)
-    assert format_of(opened) == 3
+    assert format_of(opened) == 4
     assert opened.database.rows("SELECT DISTINCT stars FROM images") == [(5,)]
     assert tags_of(opened) == ["sea"]
+    assert not list(folder.glob(f"{DATABASE}.format-*"))
 
 
 def test_a_step_that_fails_changes_nothing(folder, newer, monkeypatch):
-    monkeypatch.setitem(database.MIGRATIONS, 2, lambda c: (c.execute("DELETE FROM given"), c.execute("no SQL")))
+    monkeypatch.setitem(database.MIGRATIONS, 3, lambda c: (c.execute("DELETE FROM given"), c.execute("no SQL")))
     with pytest.raises(sqlite3.OperationalError, match="syntax"):
+        StoredCatalogue.open(folder)
+    breaks_a_key = "PRAGMA defer_foreign_keys = ON", "DELETE FROM tags"
+    monkeypatch.setitem(database.MIGRATIONS, 3, lambda c: [c.execute(each) for each in breaks_a_key])
+    with pytest.raises(CorruptFileError, match="cannot be upgraded: foreign key broken"):
         StoredCatalogue.open(folder)
     monkeypatch.setattr(database, "FORMAT", 2)
     opened = StoredCatalogue.open(folder)
@@ -111,14 +120,20 @@ def test_a_step_that_fails_changes_nothing(folder, newer, monkeypatch):
 def test_of_several_that_open_it_at_once_one_takes_the_steps(folder, newer):
     with ThreadPoolExecutor(6) as pool:
         opened = list(pool.map(lambda _: StoredCatalogue.open(folder), range(6)))
-    assert [format_of(stored) for stored in opened] == [3] * 6  # a second ADD COLUMN would have failed
+    assert [format_of(stored) for stored in opened] == [4] * 6  # a second ADD COLUMN would have failed
 
 
 def test_a_catalogue_of_a_newer_visterm_is_refused(folder, monkeypatch):
     with sqlite3.connect(folder / DATABASE) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StorageError, match="has format 99; this visterm reads up to 1"):
+    with pytest.raises(StorageError, match="has format 99; this visterm reads up to 2"):
+        StoredCatalogue.open(folder)
+
+
+def test_a_catalogue_of_a_format_that_is_no_longer_upgraded_is_refused(folder, newer, monkeypatch):
+    monkeypatch.delitem(database.MIGRATIONS, 2)
+    with pytest.raises(StorageError, match=r"has format 2; this visterm reads 3 to 4\. Open it with the visterm of a"):
         StoredCatalogue.open(folder)
 
 

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from visterm.core import persist
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import (
     FORMAT_KEY,
@@ -127,6 +129,59 @@ def test_a_folder_of_a_newer_format_is_refused(tmp_path):
     manifest = json.loads((tmp_path / "run" / MANIFEST).read_text())
     (tmp_path / "run" / MANIFEST).write_text(json.dumps(manifest | {FORMAT_KEY: 99}))
     with pytest.raises(StorageError, match="Install a newer visterm"):
+        open_folder(tmp_path / "run", "run")
+
+
+@pytest.fixture
+def newer(monkeypatch):
+    """Let this visterm be one whose runs have a newer format."""
+    monkeypatch.setattr(persist, "FORMAT", 3)
+    upgrades = {n: lambda run, n=n: (run / f"{n}.txt").write_text((run / "a.txt").read_text() + str(n)) for n in (1, 2)}
+    monkeypatch.setattr(persist, "UPGRADES", upgrades)
+
+
+def write_older(path, kind="run"):
+    """Write a folder of format 1, with a fact."""
+    write(path, "old", kind)
+    manifest = json.loads((path / MANIFEST).read_text())
+    write_json(path / MANIFEST, manifest | {FORMAT_KEY: 1, "fingerprint": "f00d"})
+
+
+def test_a_run_of_an_older_format_is_upgraded_step_by_step_when_it_is_opened(tmp_path, newer):
+    write_older(tmp_path / "run")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: open_folder(tmp_path / "run", "run"), range(4)))
+    assert {p.name: p.read_text() for p in tmp_path.glob("run/*.txt")} == {
+        "a.txt": "old",
+        "1.txt": "old1",
+        "2.txt": "old2",
+    }
+    manifest = read_json(tmp_path / "run" / MANIFEST)
+    assert (manifest[FORMAT_KEY], manifest["fingerprint"], len(manifest["sha256"])) == (3, "f00d", 3)
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_upgrade_of_a_run_that_fails_changes_nothing(tmp_path, newer, monkeypatch):
+    write_older(tmp_path / "run")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
+    monkeypatch.setitem(persist.UPGRADES, 2, lambda run: (run / "a.txt").unlink() or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        open_folder(tmp_path / "run", "run")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_run_that_is_too_old_or_damaged_is_refused_and_other_folders_are_read_as_they_are(
+    tmp_path, newer, monkeypatch
+):
+    write_older(tmp_path / "run")
+    write_older(tmp_path / "features", "features folder")
+    open_folder(tmp_path / "features", "features folder")
+    assert read_json(tmp_path / "features" / MANIFEST)[FORMAT_KEY] == 1
+    (tmp_path / "run" / "a.txt").write_text("bad")
+    with pytest.raises(CorruptFileError, match="was changed"):
+        open_folder(tmp_path / "run", "run")
+    monkeypatch.delitem(persist.UPGRADES, 1)
+    with pytest.raises(StorageError, match=r"has format 1; this visterm reads 2 to 3\. Open it with the visterm of a"):
         open_folder(tmp_path / "run", "run")
 
 

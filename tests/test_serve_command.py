@@ -47,7 +47,7 @@ def test_beyond_this_machine_it_wants_a_token(tmp_path):
     short.write_text("secret\n")
     short.chmod(0o600)
     with pytest.raises(UserError, match="has 6 letters; expected 16 or more"):
-        command.serve(tmp_path, host="0.0.0.0", token_file=short)
+        command.serve(tmp_path, host="0.0.0.0", token_file=[str(short)])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
@@ -57,7 +57,7 @@ def test_a_token_that_others_can_read_is_refused(mode, tmp_path):
     token.write_text("a token of many letters\n")
     token.chmod(mode)
     with refused("token_file", value=token):
-        command.serve(tmp_path, host="0.0.0.0", token_file=token)
+        command.serve(tmp_path, host="0.0.0.0", token_file=[str(token)])
     token.chmod(0o600)
     assert command._read_token(token) == "a token of many letters"
 

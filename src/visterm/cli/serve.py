@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ with imported_when_used():
     from visterm.learning import fit_request
     from visterm.library import info, start
     from visterm.web import app as web_app
-    from visterm.web import security, server
+    from visterm.web import roles, security, server
     from visterm.web import workers as worker_processes
 
 EXAMPLES = (
@@ -54,12 +54,18 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8080,
     token_file: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
-            help="File that only you can read, with a token of at least 16 letters, required in every request.",
+            help="File that only you can read, with a token of 16 letters or more, required in every request. For more "
+            "people repeat it, as reader:FILE (search), reviewer:FILE (also tag) or owner:FILE (all); the file's name "
+            "is the person's.",
+            metavar="[ROLE:]FILE",
             show_default=False,
         ),
     ] = None,
+    person_header: Annotated[
+        str, typer.Option(help="Header in which a proxy names the person who sends a request.", show_default=False)
+    ] = "",
     name: Annotated[
         list[str] | None,
         typer.Option(help="A host name of this machine; requests to other names are refused. Repeat for more."),
@@ -84,15 +90,15 @@ def serve(
     go on. On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be
     reached from this machine only. It connects only to the hosts of --vision-host.
     """
-    token = "" if token_file is None else _read_token(token_file)
-    if not token and not security.is_loopback(host):
+    tokens = _read_tokens(token_file or ())
+    if not tokens and not security.is_loopback(host):
         raise UserError(
             f"--host {host} can be reached from other machines, so it needs a token. Make one and pass its file: "
             "umask 077; python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
 
-    access = security.Access.of(host, token, name or (), vision_host or ())
+    access = security.Access.of(host, tokens, name or (), vision_host or (), person_header)
     if (workers or 1) > 1 and not worker_processes.shares_connections():
         raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")
     if not folder.exists():
@@ -139,6 +145,21 @@ def _watching(catalogue: Path) -> Iterator[None]:
             with suppress(subprocess.TimeoutExpired):  # it may be learning: a kill loses nothing
                 process.wait(END_SECONDS)
             process.kill()
+
+
+def _read_tokens(values: Sequence[str]) -> list[security.AccessToken]:
+    """Return the tokens of files, ``[ROLE:]FILE``. Raises UserError if one cannot be used, or two are the same."""
+    tokens: list[security.AccessToken] = []
+    for value in values:
+        role, _, file = value.partition(":")
+        if role.upper() not in roles.Role.__members__:
+            role, file = "owner", value
+        text = _read_token(Path(file))
+        if any(token.text == text for token in tokens):
+            problem, advice = f"The token in {file} is also in another file.", "Give each person a token of their own."
+            raise UserError(problem, setting="token_file", value=file, advice=advice)
+        tokens.append(security.AccessToken(text, roles.Role[role.upper()], Path(file).stem))
+    return tokens
 
 
 def _read_token(file: Path) -> str:

@@ -9,8 +9,8 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,13 @@ FORMAT = 1
 FORMAT_KEY = "visterm_format"
 """Key of the format in the manifest. Folders from before the first release use ``format`` and are refused."""
 
+UPGRADES: dict[int, Callable[[Path], None]] = {}
+"""Format n -> the upgrade of a run's files, in a copy of its folder, to format n + 1; see `open_folder`.
+
+To change the files of runs, raise `FORMAT` by one, and add an upgrade. Folders of other kinds are read in all formats.
+"""
+
+UPGRADE_SECONDS = 600.0  # Maximum time to wait while another process upgrades the same run
 MAX_JSON_BYTES = GB  # Maximum size of a JSON file: a vocabulary of millions of tags is the largest
 REPAIR_ADVICE = "Restore it from a backup or make it again."
 CREATION_ADVICE = {
@@ -166,8 +173,9 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
 def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     """Check the manifest and the checksums of a folder that `new_folder` wrote, and return its path.
 
-    Raises StorageError if the folder does not exist, has another kind or a newer format, or is from before the first
-    release; CorruptFileError if a file is missing or was changed.
+    A run of an older format is upgraded: a changed copy of its folder replaces it. Raises StorageError if the folder
+    does not exist, has another kind or a format that is not read, or cannot be upgraded where it is; CorruptFileError
+    if a file is missing or was changed.
     """
     target = as_path(path)
     if isinstance(target, Path) and not target.exists():
@@ -190,17 +198,47 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         )
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
         raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {REPAIR_ADVICE}")
-    if manifest[FORMAT_KEY] > FORMAT:
-        number = manifest[FORMAT_KEY]
-        raise StorageError(f"{target} has format {number}; this visterm reads up to {FORMAT}. Install a newer visterm.")
-
+    check_format(target, manifest[FORMAT_KEY], FORMAT, UPGRADES)
     for name, expected in manifest["sha256"].items():
         file = target / name
         if not file.is_file() or file_hash(file) != expected:
             state = "was changed since it was written" if file.is_file() else "is missing"
             raise CorruptFileError(f"{file} {state}: the {kind} cannot be trusted. {REPAIR_ADVICE}")
 
+    if kind == "run" and manifest[FORMAT_KEY] < FORMAT:
+        _upgrade_run(target)
     return target
+
+
+def check_format(path: object, number: int, newest: int, upgrades: Mapping[int, object]) -> None:
+    """Raise StorageError if a format is newer than `newest`, or older than the first from which there is an upgrade."""
+    oldest = min(upgrades, default=newest)
+    if number > newest:
+        raise StorageError(f"{path} has format {number}; this visterm reads up to {newest}. Install a newer visterm.")
+    if number < oldest:
+        advice = "Open it with the visterm of a release in between, which upgrades it."
+        raise StorageError(f"{path} has format {number}; this visterm reads {oldest} to {newest}. {advice}")
+
+
+def _upgrade_run(target: Path) -> None:
+    """Replace a run's folder by an upgraded copy; the old folder is kept until the copy is in its place."""
+    if not isinstance(target, Path) or not os.access(target.absolute().parent, os.W_OK):
+        advice = "Copy it to a folder in which you can write."
+        raise StorageError(f"{target} has an older format than {FORMAT} and cannot be upgraded where it is. {advice}")
+    from filelock import FileLock  # not at the top: it imports asyncio
+
+    lock = target.with_name(f".{target.name}.lock")
+    with FileLock(lock, timeout=UPGRADE_SECONDS):
+        manifest = read_json(target / MANIFEST)
+        number, facts = manifest.pop(FORMAT_KEY), {k: v for k, v in manifest.items() if k not in ("kind", "sha256")}
+        if number < FORMAT:  # no other process has upgraded it in the meantime
+            with new_folder(target, "run", **facts) as copy:
+                shutil.copytree(target, copy, dirs_exist_ok=True)
+                (copy / MANIFEST).unlink()
+                for version in range(number, FORMAT):
+                    UPGRADES[version](copy)
+        with suppress(OSError):  # on Windows the lock removes it
+            lock.unlink()
 
 
 def save_estimator(estimator: Estimator, registry: Registry, folder: Path, name: str) -> None:

@@ -279,6 +279,7 @@ class Catalogue(CatalogueReader):
                 stored.tags.predictions(image_id, stored.runs.current().id),
                 stored.tags.verdicts(image_id),
                 stored.written.of_image(image_id),
+                stored.tags.judged_by(image_id),
                 stored.connected.links([record.id]).get(record.id),
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
@@ -26,6 +26,7 @@ class ImageView:
     predicted: list[Prediction]  # Tags predicted by the current run, best first, without tags that a person rejected
     verdicts: dict[str, int]  # Tag -> latest verdict: accepted (1) or rejected (-1)
     written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
+    judged_by: dict[str, str] = field(default_factory=dict)  # Tag -> who gave the latest verdict, if that is known
     link: str | None = None  # Address of the image's page in the connected program
 
     @property
@@ -42,6 +43,7 @@ class ImageView:
             "given": [tag._asdict() for tag in self.given],
             "predicted": [tag._asdict() for tag in self.predicted],
             "verdicts": self.verdicts,
+            "judged_by": self.judged_by,
             "written": [tag._asdict() for tag in self.written],
         }
 

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,20 +20,28 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
+from visterm.core.persist import check_format
 from visterm.core.remote import absolute
-from visterm.core.writing import disk_error, find_write_error, writing
+from visterm.core.writing import disk_error, find_write_error, whole_file, writing
 
 APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite stores it in the file: identifies a catalogue
-FORMAT = 1  # Version of the tables, which SQLite stores in the file as ``user_version``
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
-"""Format n -> the migration to format n + 1: a newer visterm opens catalogues of all earlier formats.
+FORMAT = 2  # Version of the tables, which SQLite stores in the file as ``user_version``
+
+
+def _add_who(connection: sqlite3.Connection) -> None:
+    for table in ("given", "feedback"):
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN who TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_who}
+"""Format n -> the migration to format n + 1. Formats from the first of them on are opened; older ones are refused.
 
 To change the tables, raise `FORMAT` by one, edit ``schema.sql``, and add a migration that converts the old tables and
 keeps everything that people entered: tags, judgements, history. Never edit a released migration.
-
-Each migration runs in one transaction together with the update of the format number, so a killed process leaves either
-the old or the new format. Run and feature folders are also read in all formats up to `persist.FORMAT`.
 """
+
+WHO: ContextVar[str] = ContextVar("who", default="")
+"""Who gives the tags and verdicts that are stored; empty: not known."""
 
 SYNCHRONOUS = "FULL"  # Committed changes survive a power failure
 MAX_WAIT_SECONDS = 30.0  # Maximum time that a statement waits while another process writes
@@ -47,7 +56,7 @@ class Database:
 
     For a file, each thread has its own connection, so reads continue while another thread or process writes. In memory,
     all threads share one connection. In a folder that is not writable, such as a snapshot, the file is opened
-    read-only. Raises StorageError if the file does not exist or was written by a newer visterm; CorruptFileError if it
+    read-only. Raises StorageError if the file does not exist or has a format that is not read; CorruptFileError if it
     is not a catalogue's database.
     """
 
@@ -79,23 +88,44 @@ class Database:
                 "images again into a new folder."
             )
 
-        if stored_format > FORMAT:
-            raise StorageError(
-                f"{self.path} has format {stored_format}; this visterm reads up to {FORMAT}. Install a newer visterm."
-            )
-        if stored_format < FORMAT and (self._snapshot or not os.access(path, os.W_OK) or not self._can_create_files()):
-            self.close()
-            self._snapshot = self._temporary_copy()  # the copy is migrated instead of the original
-
-        for version in range(stored_format, FORMAT):
-            with self.transaction() as connection:
-                if self.value("PRAGMA user_version") > version:
-                    continue  # another process has just migrated it
-                MIGRATIONS[version](connection)
-                connection.execute(f"PRAGMA user_version = {version + 1}")
+        check_format(path, stored_format, FORMAT, MIGRATIONS)
+        if stored_format < FORMAT:
+            if self._snapshot or not os.access(path, os.W_OK) or not self._can_create_files():
+                self.close()
+                self._snapshot = self._temporary_copy()  # the copy is upgraded instead of the original
+            self._upgrade()
         if self._snapshot is not None:
             self.close()
             self._is_read_only = True
+            return
+        for copy in path.parent.glob(f"{path.name}.format-*"):  # the upgrade that needed it has succeeded
+            with suppress(OSError):
+                copy.unlink()
+
+    def _upgrade(self) -> None:
+        """Upgrade the tables in one transaction, with a copy of the file until it is done; if that fails, raise."""
+        with self.transaction() as connection:
+            stored_format = int(self.value("PRAGMA user_version"))
+            if stored_format >= FORMAT:
+                return  # another process has just upgraded it
+            if self._snapshot is None:
+                self._copy_before(stored_format)
+            for version in range(stored_format, FORMAT):
+                MIGRATIONS[version](connection)
+
+            if problems := self.check():
+                advice = "It is unchanged: use it with the visterm that wrote it, or restore a backup."
+                raise CorruptFileError(f"{self.path} cannot be upgraded: {problems[0]}. {advice}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _copy_before(self, stored_format: int) -> None:
+        """Copy the committed state of the file, through a connection that does not see the open transaction."""
+        assert self.path is not None
+        with whole_file(self.path.with_name(f"{self.path.name}.format-{stored_format}")) as part:
+            part.unlink(missing_ok=True)
+            with closing(sqlite3.connect(absolute(self.path))) as source, closing(sqlite3.connect(part)) as target:
+                target.execute("PRAGMA journal_mode = OFF")
+                source.backup(target)
 
     def check_in_place(self) -> None:
         """Check that the catalogue's files are still those that were opened; the first call records their identity.

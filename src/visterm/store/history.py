@@ -17,7 +17,7 @@ from visterm.core.errors import CorruptFileError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.system import is_alive
 from visterm.core.wording import json_text
-from visterm.store.database import CatalogueTable, as_text, now
+from visterm.store.database import WHO, CatalogueTable, as_text, now
 from visterm.store.tags import Tags
 
 T = TypeVar("T")
@@ -283,7 +283,8 @@ class History(CatalogueTable):
     """The table of events of a catalogue."""
 
     def note(self, what: str, **details: object) -> int:
-        """Add an entry, and return its id."""
+        """Add an entry, with who did it if that is known, and return its id."""
+        details |= {"who": WHO.get()} if WHO.get() else {}
         return self._database.insert(
             "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
         )

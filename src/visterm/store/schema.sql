@@ -57,6 +57,7 @@ CREATE TABLE given (
   image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
   tag_id INTEGER NOT NULL REFERENCES tags (id),
   source TEXT NOT NULL CHECK (source IN ('file', 'person')),
+  who TEXT NOT NULL DEFAULT '',            -- gave it; empty: not known
   PRIMARY KEY (image_id, tag_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX given_by_tag ON given (tag_id, image_id);
@@ -68,7 +69,8 @@ CREATE TABLE feedback (                    -- a log: nothing in it is ever chang
   tag_id INTEGER NOT NULL REFERENCES tags (id),
   verdict INTEGER NOT NULL CHECK (verdict IN (-1, 0, 1)),
   at TEXT NOT NULL,
-  run_id INTEGER REFERENCES runs (id)
+  run_id INTEGER REFERENCES runs (id),
+  who TEXT NOT NULL DEFAULT ''             -- judged; empty: not known
 ) STRICT;
 CREATE INDEX feedback_by_image ON feedback (image_id, tag_id, id);
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
-from visterm.store.database import CatalogueTable, as_text, now
+from visterm.store.database import WHO, CatalogueTable, as_text, now
 from visterm.store.images import as_list
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class GivenTag(NamedTuple):
 
     tag: str
     source: str
+    who: str = ""  # Who gave it; empty: not known
 
 
 class Prediction(NamedTuple):
@@ -97,6 +98,7 @@ class Verdict(NamedTuple):
     verdict: int
     at: str  # UTC
     run_id: int | None  # The run that predicted the tag
+    who: str  # Empty: not known
 
 
 class Tags(CatalogueTable):
@@ -179,12 +181,14 @@ class Tags(CatalogueTable):
         """Add tags to images, as (image id, tags)."""
         check_choice(source, "source", SOURCES)
         lists = [(image_id, list(tags)) for image_id, tags in given]
+        who = WHO.get() if source == "person" else ""
         with self._database.transaction() as connection:
             ids = self.ids((tag for _, tags in lists for tag in tags), create=True)
             connection.executemany(
-                "INSERT INTO given (image_id, tag_id, source) VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET source = 'person' WHERE excluded.source = 'person'",
-                ((image_id, ids[tag], source) for image_id, tags in lists for tag in tags),
+                "INSERT INTO given (image_id, tag_id, source, who) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET source = 'person', who = coalesce(nullif(who, ''), excluded.who) "
+                "WHERE excluded.source = 'person'",
+                ((image_id, ids[tag], source, who) for image_id, tags in lists for tag in tags),
             )
 
     def remove(self, image_id: int, tags: Iterable[str], source: str | None = None) -> None:
@@ -206,7 +210,7 @@ class Tags(CatalogueTable):
         condition, values = ("1", ()) if active is None else (active.condition, active.values)
         return self._records(
             GivenTag,
-            "SELECT tags.name, source FROM given AS g JOIN tags ON tags.id = tag_id "
+            "SELECT tags.name, source, who FROM given AS g JOIN tags ON tags.id = tag_id "
             f"WHERE image_id = ? AND {condition} ORDER BY tags.name",
             (image_id, *values),
         )
@@ -268,8 +272,8 @@ class Tags(CatalogueTable):
             raise UserError(setting="verdict", value=verdict, expected=expected)
         with self._database.transaction():
             return self._database.insert(
-                "INSERT INTO feedback (image_id, tag_id, verdict, at, run_id) VALUES (?, ?, ?, ?, ?)",
-                (image_id, self.ids([tag], create=True)[tag], int(verdict), now(), run_id),
+                "INSERT INTO feedback (image_id, tag_id, verdict, at, run_id, who) VALUES (?, ?, ?, ?, ?, ?)",
+                (image_id, self.ids([tag], create=True)[tag], int(verdict), now(), run_id, WHO.get()),
             )
 
     def verdicts(self, image_id: int) -> dict[str, int]:
@@ -280,11 +284,19 @@ class Tags(CatalogueTable):
         )
         return dict(self._database.rows(statement, (image_id,)))
 
+    def judged_by(self, image_id: int) -> dict[str, str]:
+        """Return tag -> who gave the latest verdict on an image, for verdicts of which that is known."""
+        statement = (
+            "SELECT tags.name, who FROM feedback JOIN tags ON tags.id = tag_id WHERE feedback.id IN "
+            "(SELECT max(id) FROM feedback WHERE image_id = ? GROUP BY tag_id) AND verdict != 0 AND who != ''"
+        )
+        return dict(self._database.rows(statement, (image_id,)))
+
     def feedback(self, *, after: int = 0, limit: int = 1000) -> list[Verdict]:
         """Read the log of feedback after the id `after`, oldest first."""
         return self._records(
             Verdict,
-            "SELECT feedback.id, image_id, tags.name, verdict, at, run_id FROM feedback "
+            "SELECT feedback.id, image_id, tags.name, verdict, at, run_id, who FROM feedback "
             "JOIN tags ON tags.id = tag_id WHERE feedback.id > ? ORDER BY feedback.id LIMIT ?",
             (after, limit),
         )

@@ -16,16 +16,15 @@ from visterm.core.errors import VistermError
 from visterm.core.writing import Place
 from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
-from visterm.web.errors import http_error_of
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import MetricsMiddleware
 from visterm.web.pages import browse, duplicates, library, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
-from visterm.web.pages.render import error_page, render
+from visterm.web.pages.render import answer_of, render
 from visterm.web.pages.render import router as static_files
 from visterm.web.query import refuse_unknown
-from visterm.web.security import COOKIE, Access, Security, local_address, login_redirect
+from visterm.web.security import COOKIE, Access, AccessToken, Security, local_address, login_redirect
 from visterm.web.service import Bounds, Service, ServiceDep
 from visterm.web.work import Member
 
@@ -92,17 +91,14 @@ class Application(FastAPI):
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Answer an error that no page route has answered: with a page for browsers, otherwise with JSON."""
-    is_for_programs = request.url.path.startswith(("/api/", "/label-studio"))
-    if "text/html" in request.headers.get("accept", "") and not is_for_programs:
-        return error_page(request, error)
-    return http_error_of(error).answer()
+    """Answer an error, without a thread."""
+    return answer_of(request, error)
 
 
 @router.get("/login")
 async def login_form(request: Request, service: ServiceDep, next: str = "/") -> Response:
     """Show the login form."""
-    if service.access.knows(request.headers):
+    if service.access.person_of(request.headers) is not None:
         return RedirectResponse(local_address(next), 303)
     return _login_page(next)
 
@@ -111,10 +107,11 @@ async def login_form(request: Request, service: ServiceDep, next: str = "/") -> 
 async def log_in(request: Request, service: ServiceDep) -> Response:
     """Check the token, and redirect the browser to the page that it asked for."""
     async with request.form(max_files=0, max_fields=4) as form:
-        token, address = form.get("token", ""), form.get("next", "/")
+        text, address = form.get("token", ""), form.get("next", "/")
     access = service.access
-    if not access.token or (isinstance(token, str) and access.is_token(token.strip())):
-        return login_redirect(access, local_address(address if isinstance(address, str) else "/"))
+    token = access.token_of(text.strip() if isinstance(text, str) else "") if access.tokens else AccessToken("")
+    if token is not None:
+        return login_redirect(token, local_address(address if isinstance(address, str) else "/"))
     await asyncio.sleep(WRONG_TOKEN_SECONDS)
     return _login_page(address if isinstance(address, str) else "/", is_wrong=True)
 

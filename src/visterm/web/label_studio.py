@@ -20,6 +20,7 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import MEDIUM_BODY, JsonRoute, allow_body, allow_pictures, data_content
 from visterm.web.errors import HttpError, json_answer
+from visterm.web.roles import Role, check_role
 from visterm.web.schemas import errors
 from visterm.web.service import VERSION, Service, ServiceDep
 
@@ -157,6 +158,7 @@ async def predict(service: ServiceDep, body: PredictRequest) -> Response:
 async def webhook(service: ServiceDep, body: WebhookRequest) -> Response:
     """Add the tags that an annotator chose to the photo; START_TRAINING starts the job "fit"."""
     if body.action == "START_TRAINING":
+        check_role(Role.OWNER)
         job = await service.jobs.start("fit")
         return json_answer({"status": "ok", "result": {"job": job.id}}, 201)
     image_id, tags = None, list[str]()

@@ -143,6 +143,7 @@ class GivenTagAnswer(BaseModel):
 
     tag: Tag
     source: str = Field(description='"file": from the photo, its sidecar or a tag file; "person": added here.')
+    who: str = Field(description="Who added it; empty if that isn't known.")
 
 
 class PredictionAnswer(BaseModel):
@@ -170,6 +171,7 @@ class ImageAnswer(BaseModel):
     given: list[GivenTagAnswer] = Field(description="Tags from tag files and people.")
     predicted: list[PredictionAnswer] = Field(description="The model's best tags, best first, without rejected ones.")
     verdicts: dict[str, int] = Field(description="Tags that people accepted (1) or rejected (-1).")
+    judged_by: dict[str, str] = Field(description="Who said so, for the verdicts of which that is known.")
     written: list[WrittenTagAnswer] = Field(description="Tags that were written into files.")
 
 
@@ -188,6 +190,7 @@ class VerdictAnswer(BaseModel):
     tag: Tag
     verdict: int = Field(description="1 right, -1 wrong, 0 no verdict.")
     before: int = Field(description="The previous verdict; 0 if there was none.")
+    who: str = Field(description="Who said so; empty if that isn't known.")
 
 
 class TagsChange(RequestBody):
@@ -389,6 +392,8 @@ class AboutAnswer(BaseModel):
     encoder: str = Field(description="Name of the encoder.")
     calibrated: bool = Field(description="Whether the run has confidences.")
     search: str = Field(description="Whether searches are exact, or use an index.")
+    who: str = Field(description="Whose token the request has; empty if that isn't known.")
+    role: Literal["reader", "reviewer", "owner"] = Field(description="What the token allows.")
 
 
 STATUSES = {

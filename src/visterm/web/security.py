@@ -1,4 +1,4 @@
-"""Access control: host names, requests of other sites' pages, the token; and headers that restrict browsers."""
+"""Access control: host names, requests of other sites' pages, tokens; and headers that restrict browsers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
+from starlette.requests import Request, cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.core.errors import UserError
+from visterm.core.wording import printable
+from visterm.store.database import WHO
 from visterm.web.errors import HttpError, http_error_of
+from visterm.web.pages.render import answer_of
+from visterm.web.roles import PERSON, Person, Role, check_role, role_for
 
 COOKIE = "visterm_session"
 OPEN_PATHS = ("/login", "/api/v1/health")
@@ -25,6 +31,7 @@ OPEN_PATHS = ("/login", "/api/v1/health")
 
 OPEN_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+MAX_NAME_LETTERS = 100  # Maximum length of a person's name
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 WILDCARD_ADDRESSES = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
@@ -41,25 +48,49 @@ HEADERS = {
 }
 
 
+class AccessToken(NamedTuple):
+    """A token, the role that it gives, and whose it is.
+
+    Programs send it as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio uses), and people
+    type it into a form once.
+    """
+
+    text: str
+    role: Role = Role.OWNER
+    name: str = ""
+
+    @property
+    def cookie(self) -> str:
+        """The cookie that a browser keeps instead of the token, which it does not reveal."""
+        return hmac.new(self.text.encode(), b"visterm session", hashlib.sha256).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a request needs to be accepted."""
 
-    token: str = ""
-    """Programs send it as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio uses), and people
-    type it into a form once; empty: no token is needed."""
+    tokens: tuple[AccessToken, ...] = ()  # None: no token is needed, and everybody is an owner
     hosts: frozenset[str] = frozenset(LOOPBACK_NAMES)
     """Accepted names in the ``Host`` header. They exclude the name of another site that points here (DNS rebinding)."""
     any_address: bool = False  # Whether numeric addresses are accepted as well: no name can be made to look like one
 
     fetched_hosts: frozenset[str] = frozenset()  # Origins from which pictures may be fetched for a request
+    person_header: str = ""  # Header in which a proxy names the person; empty: the token does. It gives no rights
 
     @classmethod
-    def of(cls, host: str, token: str = "", names: Iterable[str] = (), vision_hosts: Iterable[str] = ()) -> Access:
+    def of(
+        cls,
+        host: str,
+        tokens: str | Iterable[AccessToken] = (),
+        names: Iterable[str] = (),
+        vision_hosts: Iterable[str] = (),
+        person_header: str = "",
+    ) -> Access:
         """Return the access rules of a service that listens on `host` and has further `names`.
 
-        It fetches pictures from `vision_hosts`, ``HOST[:PORT]``; without a port, only from the standard port of http or
-        https. Raises UserError if a host is invalid.
+        A text as `tokens` is the only token, of an owner. The service fetches pictures from `vision_hosts`,
+        ``HOST[:PORT]``; without a port, only from the standard port of http or https. Raises UserError if a host is
+        invalid.
         """
         hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
         allowed_origins: set[str] = set()
@@ -69,26 +100,29 @@ class Access:
             if len(origins) < len(DEFAULT_PORTS) or set(netloc) & set("/?#@"):
                 raise UserError(setting="vision_host", value=name, expected="HOST or HOST:PORT, such as photos.home")
             allowed_origins.update(origins)
-        return cls(token, frozenset(hosts), host in WILDCARD_ADDRESSES, frozenset(allowed_origins))
+        tokens = ((AccessToken(tokens),) if tokens else ()) if isinstance(tokens, str) else tuple(tokens)
+        is_any_address = host in WILDCARD_ADDRESSES
+        return cls(tokens, frozenset(hosts), is_any_address, frozenset(allowed_origins), person_header)
 
-    @property
-    def cookie(self) -> str:
-        """The cookie that a browser keeps instead of the token, which it does not reveal."""
-        return hmac.new(self.token.encode(), b"visterm session", hashlib.sha256).hexdigest()
+    def token_of(self, text: str) -> AccessToken | None:
+        """Return the token with this text, if any, in a time that does not reveal how much of it is right."""
+        encoded = text.encode("utf-8", "replace")
+        return next((token for token in self.tokens if hmac.compare_digest(encoded, token.text.encode())), None)
 
-    def is_token(self, token: str) -> bool:
-        """Return whether a text is the token, in a time that does not reveal how much of it is right."""
-        return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
-
-    def knows(self, headers: Headers) -> bool:
-        """Return whether a request has the token, or a browser's cookie."""
-        if not self.token:
-            return True
-        token = _token_of(headers.get("authorization", ""))
-        if token is not None:
-            return self.is_token(token)
-        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        return hmac.compare_digest(cookie.encode(), self.cookie.encode())
+    def person_of(self, headers: Headers) -> Person | None:
+        """Return who sends a request with a token or a browser's cookie; None without these."""
+        token: AccessToken | None = AccessToken("")
+        if self.tokens:
+            text = _token_of(headers.get("authorization", ""))
+            cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "").encode()
+            by_cookie = (other for other in self.tokens if hmac.compare_digest(cookie, other.cookie.encode()))
+            token = next(by_cookie, None) if text is None else self.token_of(text)
+        if token is None:
+            return None
+        name = headers.get(self.person_header, "") if self.person_header else ""
+        with suppress(UnicodeError):  # proxies send UTF-8, which starlette reads as Latin-1
+            name = name.encode("latin-1").decode()
+        return Person(printable(" ".join(name.split()))[:MAX_NAME_LETTERS] or token.name, token.role)
 
     def answers_to(self, host: str) -> bool:
         """Return whether a ``Host`` header names this service."""
@@ -169,25 +203,36 @@ class Security:
             return HttpError(403, message, code="cross_site").answer()
         if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
             return None
-        return self._log_in(scope, method, path) or (None if self._access.knows(headers) else _refuse(scope, headers))
+        if (answer := self._log_in(scope, method, path)) is not None:
+            return answer
+        person = self._access.person_of(headers)
+        if person is None:
+            return _refuse(scope, headers)
+        PERSON.set(person)
+        WHO.set(person.name)
+        try:
+            check_role(role_for(method, path), person)
+        except HttpError as error:
+            return answer_of(Request(scope), error)
+        return None
 
     def _log_in(self, scope: Scope, method: str, path: str) -> Response | None:
         """Read the token of a page's ``?token=`` once, put it into a cookie, and remove it from the address."""
         query = scope["query_string"]
-        if not self._access.token or method != "GET" or path.startswith("/api/") or b"token=" not in query:
+        if not self._access.tokens or method != "GET" or path.startswith("/api/") or b"token=" not in query:
             return None
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-        token = dict(pairs).get("token")
-        if token is None or not self._access.is_token(token):
+        token = self._access.token_of(dict(pairs).get("token", ""))
+        if token is None:
             return None
         rest = urlencode([(name, value) for name, value in pairs if name != "token"])
-        return login_redirect(self._access, local_address(path + (f"?{rest}" if rest else "")))
+        return login_redirect(token, local_address(path + (f"?{rest}" if rest else "")))
 
 
-def login_redirect(access: Access, address: str) -> Response:
+def login_redirect(token: AccessToken, address: str) -> Response:
     """Redirect a browser, and set a cookie that no other site and no script can read."""
     answer = RedirectResponse(address, 303)
-    answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="strict", max_age=90 * 24 * 3600)
+    answer.set_cookie(COOKIE, token.cookie, httponly=True, samesite="strict", max_age=90 * 24 * 3600)
     return answer
 
 

@@ -40,6 +40,7 @@ from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import LOG, HttpError
 from visterm.web.jobs import JobQueue, JobRunner
 from visterm.web.metrics import Metrics, figure
+from visterm.web.roles import PERSON
 from visterm.web.security import Access
 from visterm.web.work import Member, Work
 
@@ -300,7 +301,7 @@ class Service:
             "version": VERSION, "images": stored.images.count(), "searchable": len(stored),
             "tags": len(tagger.vocabulary), "run": stored.origin.fingerprint, "model": MODELS.name_of(tagger.model),
             "encoder": ENCODERS.name_of(tagger.encoder), "calibrated": tagger.calibration is not None,
-            "search": stored.how_it_searches(),
+            "search": stored.how_it_searches(), "who": PERSON.get().name, "role": PERSON.get().role.name.lower(),
         }  # fmt: skip
 
     async def run_version(self) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
@@ -70,8 +71,9 @@ class Work:
             return await self.do(do_in_time)
 
     async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function in one of the threads, inside `slot`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: do(*args, **kwargs))
+        """Call a function in one of the threads, inside `slot`; it sees who sent the request."""
+        context = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(do, *args, **kwargs))
 
     @contextmanager
     def slot(self) -> Iterator[None]:

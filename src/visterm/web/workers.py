@@ -28,7 +28,8 @@ from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.web.errors import LOG
 from visterm.web.jobs import JobRunner, kill
-from visterm.web.security import Access
+from visterm.web.roles import Role
+from visterm.web.security import Access, AccessToken
 from visterm.web.server import END_SECONDS, Server, address_of, listening_socket
 from visterm.web.work import Figures, Member, Work
 
@@ -53,7 +54,7 @@ def default_workers(catalogue: Place) -> int:
     """Return the default number of workers: one per core, at most 4, and no more than fit into half of the memory."""
     if not shares_connections():
         return 1
-    runs = (Path(catalogue) / RUNS).glob("*")
+    runs = (Path(catalogue) / RUNS).glob("[!.]*")
     largest_run_bytes = max((sum(file.stat().st_size for file in run.iterdir()) for run in runs), default=0)
     n_in_memory = machine_memory() // 2 // (WORKER_BYTES + 2 * largest_run_bytes)
     return max(1, min(MAX_DEFAULT_WORKERS, resolve_jobs(None), n_in_memory))
@@ -74,7 +75,10 @@ def run_workers(
         listener.setblocking(False)
         settings = {
             "catalogue": str(path), "n_workers": n_workers, "metrics": metrics,
-            "access": [access.token, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts)],
+            "access": [
+                access.tokens, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts),
+                access.person_header,
+            ],
         }  # fmt: skip
         address = address_of(host, listener.getsockname()[1])
         try:
@@ -286,8 +290,9 @@ def main() -> None:
 
     figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])
     member = Member(figures, settings["n_workers"], tell, os.getppid(), settings["metrics"])
-    token, hosts, any_address, fetched_hosts = settings["access"]
-    access = Access(token, frozenset(hosts), any_address, frozenset(fetched_hosts))
+    listed_tokens, hosts, any_address, fetched_hosts, person_header = settings["access"]
+    tokens = tuple(AccessToken(text, Role(role), name) for text, role, name in listed_tokens)
+    access = Access(tokens, frozenset(hosts), any_address, frozenset(fetched_hosts), person_header)
     try:
         app = create_app(settings["catalogue"], access=access, member=member)
     except VistermError as error:

@@ -26,7 +26,7 @@ async def health(request: Request, service: ServiceDep) -> Response:
         await service.check_catalogue()
     except StorageError as error:
         # Without the token the answer does not say where the catalogue is.
-        is_authorised = service.access.knows(request.headers)
+        is_authorised = service.access.person_of(request.headers) is not None
         problem = str(error) if is_authorised else "The catalogue was removed or replaced, or can't be read."
         raise HttpError(503, problem, code="catalogue_unreadable") from error
     return json_answer({"status": "ok", "version": VERSION})

@@ -222,7 +222,7 @@ async def change_tags(service: ServiceDep, image_id: ImageId, change: TagsChange
 
 
 def _verdict_answer(entry: Verdict, old_verdict: int) -> Response:
-    content = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict")}
+    content = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict", "who")}
     return json_answer({**content, "before": old_verdict})
 
 

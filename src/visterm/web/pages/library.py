@@ -11,6 +11,7 @@ from fastapi import APIRouter, Form, Request, Response
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.wording import count_of
+from visterm.library.backup import BACK_UP
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
 from visterm.library.info import describe, training_history
@@ -150,6 +151,7 @@ def _values(service: Service) -> dict[str, object]:
         "skipped": skipped[:MAX_SKIPPED], "n_skipped": len(skipped),
         "runs": rows, "run_names": _run_names(stored, runs), "run_numbers": {run.fingerprint: run.id for run in runs},
         "jobs": [service.jobs.with_end(job) for job in jobs], "history": stored.history.latest(MAX_JOBS),
+        "backup": next(iter(stored.history.of(BACK_UP)[::-1]), None),
         "started": STARTABLE_JOBS, "names": FACT_LABELS, "searched": stored.how_it_searches(), "folder": str(folder),
     }  # fmt: skip
 

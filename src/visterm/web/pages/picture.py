@@ -96,6 +96,7 @@ def _values(service: Service, image_id: int) -> dict[str, object]:
     return {
         "view": view, "likely": likely, "unlikely": predictions[len(likely) :], "least": PREDICTED_FROM,
         "implied": implied,
+        "who": {tag.tag: tag.who for tag in view.given if tag.who} | view.judged_by,
         "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
         "differ": len({percent(prediction.confidence) for prediction in predictions}) != 1 or len(predictions) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],

@@ -19,6 +19,7 @@ from visterm.store.images import ImageRecord
 from visterm.store.images import moment as clock
 from visterm.web.bodies import JsonRoute
 from visterm.web.errors import HttpError, http_error_of, json_answer
+from visterm.web.roles import PERSON
 
 PART_HEADER = "x-part"
 """Header with which the script requests a part of a page; without it a form is answered with the whole next page."""
@@ -78,6 +79,14 @@ def error_page(request: Request, error: Exception) -> Response:
     page = render("error.html", http_error.status_code, message=http_error.detail, headline=headline)
     page.headers.update(http_error.headers or {})
     return page
+
+
+def answer_of(request: Request, error: Exception) -> Response:
+    """Return the answer to an error that no page route has answered: a page for browsers, otherwise JSON."""
+    is_for_programs = request.url.path.startswith(("/api/", "/label-studio"))
+    if is_for_script(request) or ("text/html" in request.headers.get("accept", "") and not is_for_programs):
+        return error_page(request, error)
+    return http_error_of(error).answer()
 
 
 def local(path: str, **query: object) -> str:
@@ -186,7 +195,9 @@ _TEMPLATES = Environment(
     loader=PackageLoader("visterm.web.pages"), autoescape=True, finalize=_printable, undefined=StrictUndefined,
     trim_blocks=True, lstrip_blocks=True,
 )  # fmt: skip
-_TEMPLATES.globals.update(static=static_address, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
+_TEMPLATES.globals.update(
+    static=static_address, local=local, thumbnail=thumbnail, video=video, count_of=count_of, person=PERSON.get
+)
 _TEMPLATES.filters.update(
     percent=percent, decimal=decimal, signed=signed, file_size=file_size, moment=moment, exact=_Exact,
     coordinates=coordinates, file_name=file_name, clock=clock, is_video=is_video,

@@ -29,6 +29,7 @@ from visterm.web.errors import HttpError
 from visterm.web.pages.library import latest_job
 from visterm.web.pages.picture import explains
 from visterm.web.pages.render import PageRoute, is_for_script, render
+from visterm.web.roles import PERSON, Role
 from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -109,7 +110,8 @@ async def answer_question(
         message = f"{retry.tag}: one more time"
 
     values = await service.searching.run(_question, service, queue, answers, retry=retry, message=message)
-    if do in ("right", "wrong") and values["learns_now"] and service.jobs.n_open.total == 0:
+    may_learn = PERSON.get().role >= Role.OWNER
+    if do in ("right", "wrong") and may_learn and values["learns_now"] and service.jobs.n_open.total == 0:
         with suppress(HttpError):  # too many jobs wait: the next answer tries again
             values["job"] = await service.jobs.start(FIT, "by-itself")
             values["message"] = f"{message}. Learning from your last answers"
