@@ -41,87 +41,75 @@ def is_data_set(path: object) -> bool:
 
 
 def read_data_set(path: str | os.PathLike[str]) -> LabelledRows:
-    """Read a file with features and tags; the ending decides the format.
+    """Read a file with features and tags, and keep it in memory until it changes; the ending decides the format.
 
-    Mulan's ARFF needs the list of its labels: ``delicious.xml`` beside ``delicious.arff`` or ``delicious-train.arff``.
-    The targets of svmlight, separated by commas, are the tags. Raises TagFileError or DataError if the file cannot be
-    read: the message names the line.
+    For ARFF see `read_mulan`. The targets of svmlight, separated by commas, are its tags; -1 is a negative of 1.
+    Raises TagFileError or DataError if the file cannot be read: the message names the line.
     """
-    file = Path(path)
-    return read_mulan(file, _labels_beside(file)) if file.suffix == ARFF else _read_svmlight(file)
-
-
-def read_data_set_again(path: str) -> LabelledRows:
-    """Return `read_data_set` of a file, kept in memory until the file changes."""
     try:
-        status = os.stat(path)
+        return _read(Path(path), os.stat(path).st_mtime_ns)
     except OSError as error:
-        raise TagFileError(f"{path} cannot be read: {error.strerror}.") from error
-    return _kept(path, status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=2)
-def _kept(path: str, _changed: int, _size: int) -> LabelledRows:
-    return read_data_set(path)
+        raise TagFileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def data_set_records(path: str | os.PathLike[str]) -> list[TagRecord]:
     """Return the tags of each row of a data set; the image of a row is named ``FILE#ROW``."""
-    file = os.fspath(path)
-    data = read_data_set_again(file)
+    data, names = read_data_set(path), (f"{os.fspath(path)}{ROW}{number}" for number in range(1, 2**63))
     rows = np.split(data.Y.indices, data.Y.indptr[1:-1])
-    return [
-        record(f"{file}{ROW}{number}", [data.tags[tag] for tag in row], None, source=f"{file}, row {number}")
-        for number, row in enumerate(rows, start=1)
-    ]
+    return [record(name, [data.tags[tag] for tag in row], None) for name, row in zip(names, rows, strict=False)]
 
 
-def read_mulan(arff: str | os.PathLike[str], labels: str | os.PathLike[str]) -> LabelledRows:
+@lru_cache(maxsize=2)
+def _read(path: Path, _changed: int) -> LabelledRows:
+    if path.suffix == ARFF:
+        return read_mulan(path)
+    rows, targets = read_svmlight(path)
+    texts = [sorted({f"{target:g}" for target in row}, key=float) for row in targets]
+    tags = sorted({text for row in texts for text in row}, key=float)
+    if not tags:
+        raise DataError(f"{path} has no targets.", expected="TARGET,TARGET INDEX:NUMBER ..., a line for each image")
+    column = {tag: number for number, tag in enumerate(tags)}
+    Y = _sparse([{column[text]: 1.0 for text in row} for row in texts], len(tags))
+    return LabelledRows(as_csr(rows), Y, [], tags)
+
+
+def read_mulan(arff: str | os.PathLike[str], labels: str | os.PathLike[str] | None = None) -> LabelledRows:
     """Read an ARFF file whose rows are sparse (``{3 1,17 1}``) or dense (``0,0,1``).
 
-    `labels` is an XML file with ``<label name="...">`` for each attribute that is a tag. Attributes are numbers or
-    ``{0,1}``. Raises TagFileError if a file is missing or cannot be understood; the message names the line.
+    `labels` is an XML file with ``<label name="...">`` for each attribute that is a tag. None: ``delicious.xml`` beside
+    ``delicious.arff`` or ``delicious-train.arff``. Attributes are numbers or ``{0,1}``. Raises TagFileError if a file
+    is missing or cannot be understood; the message names the line.
     """
-    names = _label_names(Path(labels))
+    names, source = _label_names(Path(arff), labels)
     try:
         with open_text(arff) as file:
             lines = enumerate(file, start=1)
             attributes = _attributes(arff, lines)
-            values = _values(arff, lines, len(attributes))
-    except OSError as error:
-        raise TagFileError(f"The ARFF file {arff} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise TagFileError(f"The ARFF file {arff} is not UTF-8 ({error}).") from error
+            values = _sparse(list(_rows(arff, lines, len(attributes))), len(attributes))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TagFileError(f"The ARFF file {arff} cannot be read: {error}.") from error
 
-    is_tag = np.isin(attributes, names)
-    if missing := sorted(set(names).difference(attributes)):
-        raise TagFileError(f"{labels} names the tag '{missing[0]}', which is not an attribute of {arff}.")
+    if missing := sorted(names.difference(attributes)):
+        raise TagFileError(f"{source} names the tag '{missing[0]}', which is not an attribute of {arff}.")
+    is_tag = np.array([name in names for name in attributes])
     X, Y = values[:, np.flatnonzero(~is_tag)], values[:, np.flatnonzero(is_tag)]
     Y.data[:] = 1
-    features = [name for name, tag in zip(attributes, is_tag, strict=True) if not tag]
-    return LabelledRows(as_csr(X), as_csr(Y), features, [name for name in attributes if name in set(names)])
+    features = [name for name in attributes if name not in names]
+    return LabelledRows(as_csr(X), as_csr(Y), features, [name for name in attributes if name in names])
 
 
-def _labels_beside(arff: Path) -> Path:
-    stems = dict.fromkeys((arff.stem, arff.stem.rpartition("-")[0] or arff.stem))
-    places = [arff.with_name(f"{stem}.xml") for stem in stems]
-    if (existing := next(filter(Path.is_file, places), None)) is None:
-        expected = " or ".join(map(str, places))
-        raise TagFileError(
-            f"{arff} needs the list of its labels, which Mulan's sets have beside it.", expected=expected
-        )
-    return existing
-
-
-def _label_names(path: Path) -> list[str]:
+def _label_names(arff: Path, labels: str | os.PathLike[str] | None) -> tuple[set[str], Path]:
+    """Return the names of the tags, and the file that they are from."""
+    beside = (arff.with_suffix(".xml"), arff.with_name(f"{arff.stem.rpartition('-')[0]}.xml"))
+    path = next(filter(Path.is_file, beside), beside[-1]) if labels is None else Path(labels)
     try:
         root = ElementTree.fromstring(read_regular_text(path, GB))
     except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
-        raise TagFileError(f"The list of labels {path} cannot be read as XML: {error}.") from error
-    names = [element.get("name") for element in root.iter() if element.tag.rpartition("}")[2] == "label"]
+        raise TagFileError(f"{path}, the list of the labels of {arff}, cannot be read: {error}.") from error
+    names = {element.get("name") for element in root.iter() if element.tag.rpartition("}")[2] == "label"}
     if not names or None in names:
         raise TagFileError(f'{path} has no <label name="..."> elements; expected one for each tag.')
-    return [str(name) for name in names]
+    return {str(name) for name in names}, path
 
 
 def _attributes(path: object, lines: Iterator[tuple[int, str]]) -> list[str]:
@@ -140,44 +128,32 @@ def _attributes(path: object, lines: Iterator[tuple[int, str]]) -> list[str]:
     raise TagFileError(f"{path} has no line '@data'; expected the head of an ARFF file.")
 
 
-def _values(path: object, lines: Iterator[tuple[int, str]], width: int) -> sp.csr_array:
-    rows: list[dict[int, float]] = []
+def _rows(path: object, lines: Iterator[tuple[int, str]], width: int) -> Iterator[dict[int, float]]:
+    """Yield the columns of each row."""
     for number, line in lines:
         text = line.strip()
-        if text and not text.startswith("%"):
-            try:
-                rows.append(_row(text, width))
-            except ValueError as error:
-                raise TagFileError(f"{path}, line {number}: {error}.") from error
+        if not text or text.startswith("%"):
+            continue
+        try:
+            cells = [cell.split() for cell in text.strip("{}").split(",") if cell.strip()]
+            if not text.startswith("{"):
+                cells = [[str(column), *cell] for column, cell in enumerate(cells)]
+                if len(cells) != width:
+                    raise ValueError(f"the row has {len(cells)} values; expected {width}")
+            row = {int(column): float(value) for column, value in cells}
+            if len(row) < len(cells) or not all(0 <= column < width for column in row):
+                raise ValueError(f"a column occurs twice, or is not from 0 to {width - 1}")
+        except ValueError as error:
+            raise TagFileError(f"{path}, line {number}: {error}.") from error
+        yield row
+
+
+def _sparse(rows: list[dict[int, float]], width: int) -> sp.csr_array:
+    """Return the matrix of rows that are given as their columns."""
     starts = np.cumsum([0, *map(len, rows)])
     columns = np.fromiter((column for row in rows for column in row), np.int32, starts[-1])
     values = np.fromiter((value for row in rows for value in row.values()), np.float32, starts[-1])
-    return sp.csr_array((values, columns, starts), shape=(len(rows), width))
-
-
-def _row(text: str, width: int) -> dict[int, float]:
-    """Return the columns of a row that are not 0, in ascending order."""
-    if text.startswith("{"):
-        cells = [cell.split() for cell in text.strip("{}").split(",") if cell.strip()]
-        row = {int(column): float(value) for column, value in cells}
-        if len(row) < len(cells) or not all(0 <= column < width for column in row):
-            raise ValueError(f"a column is given twice, or is not from 0 to {width - 1}")
-    else:
-        row = dict(enumerate(map(float, text.split(","))))
-        if len(row) != width:
-            raise ValueError(f"the row has {len(row)} values; expected {width}")
-    return {column: row[column] for column in sorted(row) if row[column]}
-
-
-def _read_svmlight(path: Path) -> LabelledRows:
-    """Read the rows of a svmlight file and their targets, whole numbers; a target of -1 is a negative of the tag 1."""
-    rows, targets = read_svmlight(path)
-    texts = [[f"{target:g}" for target in row] for row in targets]
-    tags = sorted({text for row in texts for text in row}, key=float)
-    if not tags:
-        raise DataError(f"{path} has no targets.", expected="TARGET,TARGET INDEX:NUMBER ..., a line for each image")
-    column = {tag: number for number, tag in enumerate(tags)}
-    starts = np.cumsum([0, *map(len, texts)])
-    columns = np.array([column[text] for row in texts for text in sorted(row, key=float)], np.int32)
-    Y = sp.csr_array((np.ones(columns.size, np.float32), columns, starts), shape=(len(texts), len(tags)))
-    return LabelledRows(as_csr(rows), Y, [], tags)
+    matrix = sp.csr_array((values, columns, starts), shape=(len(rows), width))
+    matrix.sort_indices()
+    matrix.eliminate_zeros()
+    return matrix
