@@ -41,7 +41,7 @@ from harness.data_sets import (
     nuswide,
     with_features,
 )  # fmt: skip
-from harness.runs import machine, options, say, spread, write
+from harness.runs import TEST_ROWS, machine, options, say, spread, write
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
@@ -246,7 +246,7 @@ def main() -> None:
         parser.error("Name the folder with the data, or pass --quick.")
     seed = time.time_ns() % 2**31 if chosen.seed is None else chosen.seed
     result: dict[str, Any] = {"machine": machine(), "seed": seed, "runs": chosen.runs, "data": {}}
-    result["measured on"] = "validation rows" if chosen.validation else "test rows"
+    result["measured on"] = "validation rows" if chosen.validation else TEST_ROWS
     if chosen.data and chosen.json and chosen.json.exists():
         result["data"] = json.loads(chosen.json.read_text(encoding="utf-8"))["data"]
     warnings.filterwarnings("ignore", module="sklearn")  # of what did not converge, and of tags without an image

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import visterm
-from visterm_research.data.mulan import read_mulan
+from visterm.data import read_mulan
 
 # %%
 # The tags of the pages as a sparse matrix. The drawn ones have 12 topics, and a few tags that fit everything.

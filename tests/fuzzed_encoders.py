@@ -54,9 +54,17 @@ def make_runs(folder: Path, package: str) -> None:
             params |= SETTINGS.get(name, {})
             model = None if encoder == "ids" else "ridge"
             tagger = Tagger(encoder=encoder, encoder_params=params, model=model, n_jobs=1)
-            tagger.fit(photos, tags, calibrate=False).save(folder / f"encoder {name}")
+            images = rows_of_a_data_set(folder) if encoder == "data_set" else photos
+            tagger.fit(images, tags, calibrate=False).save(folder / f"encoder {name}")
     if package == PACKAGE:
         _make_run_of_all_files(folder)
+
+
+def rows_of_a_data_set(folder: Path) -> list[str]:
+    """Write a svmlight file with a row for each photo, and return the names of its rows."""
+    path = folder / "rows.svm"
+    path.write_text("".join(f"{i % 3} 1:{i} 2:0.5\n" for i in range(N_PHOTOS)))
+    return [f"{path}#{i + 1}" for i in range(N_PHOTOS)]
 
 
 def _draw_photos(folder: Path) -> list[str]:
@@ -134,6 +142,7 @@ class EncoderCases(Cases):
     def __init__(self, folder: Path, names: list[str]) -> None:
         self._photos = [str(folder / f"{i}.png") for i in range(2)]
         self._photos.append(np.full((20, 30, 3), 90, np.uint8))
+        self._rows = rows_of_a_data_set(folder)[:2]
         self._server = immich_ml()
         os.environ[SERVER_ENV] = self._server.__enter__().url  # whatever a damaged run says
         if find_spec("open_clip"):
@@ -147,10 +156,11 @@ class EncoderCases(Cases):
 
     def _ask_encoder(self, tagger: Tagger, name: str) -> list[Any]:
         pixels = tagger.encoder.reads == "pixels"
-        rows = tagger.encoder.encode(self._photos if pixels else self._photos[:2]).rows
+        named = self._rows if name.endswith("data_set") else self._photos[:2]
+        rows = tagger.encoder.encode(self._photos if pixels else named).rows
         if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
             raise ArithmeticError("infinite rows")
-        found = tagger.model.annotate(rows, 2) if pixels else tagger.annotate(self._photos[:2], 2)
+        found = tagger.model.annotate(rows, 2) if pixels else tagger.annotate(named, 2)
         return [rows.toarray().tolist() if sp.issparse(rows) else rows.tolist(), str(found)]
 
     def _ask_all(self, tagger: Tagger, name: str) -> list[Any]:

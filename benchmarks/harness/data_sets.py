@@ -15,6 +15,7 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from visterm.core.vocabulary import Vocabulary
+from visterm.data import read_mulan
 from visterm.data.corpus import Corpus
 from visterm.data.tag_queries import hold_one_out
 from visterm.encoders.named import make_encoder
@@ -22,7 +23,6 @@ from visterm.features.training_rows import encode_corpus
 from visterm.metrics import average_precisions
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
-from visterm_research.data.mulan import read_mulan
 from visterm_research.scenes import draw_library
 
 

@@ -9,12 +9,16 @@ import platform
 import statistics
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 FEWEST_RUNS = 5
 """A median of fewer runs says little."""
+
+TEST_ROWS, LOOKS = "test rows", "looks.jsonl"
+"""What figures are measured on, in their JSON, and the log of the programs that did so, which is never rewritten."""
 
 
 def options(doc: str) -> argparse.ArgumentParser:
@@ -71,6 +75,17 @@ def write(result: dict[str, Any], path: Path | None) -> None:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        if result.get("measured on") == TEST_ROWS:
+            log_look(path)
+
+
+def log_look(figures: Path) -> None:
+    """Write down beside the figures that a program used test rows: a line for each program and day."""
+    log = figures.with_name(LOOKS)
+    line = json.dumps({"date": datetime.now(UTC).date().isoformat(), "figures": figures.name}) + "\n"
+    if not log.is_file() or line not in log.read_text(encoding="utf-8"):
+        with log.open("a", encoding="utf-8") as file:
+            file.write(line)
 
 
 def _processor() -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from harness.data_sets import Problem, Rows, by_number, corel5k, delicious, drawn_features, drawn_pairs, with_features
-from harness.runs import machine, options, say, write
+from harness.runs import TEST_ROWS, machine, options, say, write
 from lab.child import Child, RivalError
 from lab.grids import grid
 from lab.judged import Judge
@@ -154,6 +154,7 @@ def main() -> None:
     limits = Limits(patience=4, epochs=2 if chosen.quick else 150, seconds=chosen.most_seconds)
     found: list[dict[str, Any]] = []
     result: dict[str, Any] = {"machine": machine(), "threads": chosen.threads, "seed": seed, "candidates": CANDIDATES}
+    result["measured on"] = TEST_ROWS
     result["sets"] = found
     fixed = {"n_jobs": chosen.threads}
     warm_up(chosen)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from harness.data_sets import Rows, drawn_features, encoded, with_features
-from harness.runs import machine, options, ratios, say, spread, write
+from harness.runs import TEST_ROWS, machine, options, ratios, say, spread, write
 
 from visterm.core.persist import save_estimator
 from visterm.core.tables import MODELS
@@ -105,7 +105,7 @@ def main() -> None:
     if chosen.shared is None and not chosen.quick:
         parser.error("Name the folder with the data, or pass --quick.")
     runs = 1 if chosen.quick else chosen.runs
-    result: dict[str, Any] = {"machine": machine(), "runs": runs, "features": {}}
+    result: dict[str, Any] = {"machine": machine(), "runs": runs, "features": {}, "measured on": TEST_ROWS}
     for name in ("drawn",) if chosen.quick else ("network", "visterms"):
         rows = (
             drawn_features(np.random.default_rng(0), 800).final

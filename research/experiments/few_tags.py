@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from harness.runs import machine, options, say, write
 
+from visterm.data import read_mulan
 from visterm_research.comparison.problem import Problem
 from visterm_research.comparison.search import TRIALS
 from visterm_research.comparison.trials import Trials
-from visterm_research.data.mulan import read_mulan
 from visterm_research.vse_ens.study import OPT_AUC, VSE_WARP, held_tag_problem
 
 TAGS = (81, 300)  # As many as NUS-WIDE has concepts, and between these and all

@@ -21,11 +21,11 @@ from harness.data_sets import encoded
 from harness.runs import machine, options, say, write
 from numpy.typing import NDArray
 
+from visterm.data import read_mulan
 from visterm.metrics import average_precisions, evaluate
 from visterm.metrics.significance import paired_bootstrap
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_visterms
-from visterm_research.data.mulan import read_mulan
 from visterm_research.models.neighbours.two_pass_knn import METRICS, TwoPassKnn
 
 MEASURES = ["tag_p@5", "tag_r@5", "n_plus@5"]

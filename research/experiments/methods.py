@@ -2,8 +2,8 @@
 
 The rivals are scikit-learn's own estimators, LightFM, implicit and PECOS (docs/performance.md says how to install
 them). Data are photos with features of a network, photos and drawn scenes with visterms, pages with words, drawn images
-of many tags, and images known by number. Contestants learn from the training rows and meet the test rows once; nothing
-is chosen. Three of the networks get word vectors that are learned from the tag lists.
+of many tags, and images known by number. Contestants learn from the training rows and meet the test rows once in a run;
+nothing is chosen. Three of the networks get word vectors that are learned from the tag lists.
 
 Each fit is a process of its own, with one thread; times are the processor's. Memory is the peak while it learns, above
 what was there with the data loaded. A photo is what it takes to score all tags, in a batch. A query is what it takes to
@@ -25,7 +25,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from harness.runs import machine, options, say, write
+from harness.runs import TEST_ROWS, machine, options, say, write
 from lab.child import Child, RivalError
 from lab.contestants import SCIKIT_LEARN
 from lab.measuring import ended_after, measure
@@ -101,7 +101,7 @@ def main() -> None:
     os.environ.update({f"{pool}_NUM_THREADS": "1" for pool in THREADS})
     multiprocessing.get_context("forkserver").set_forkserver_preload(["harness.measuring"])
     result = goes_on(chosen.json, {"seed": chosen.seed, "quick": chosen.quick})
-    result["minutes"] = chosen.minutes
+    result |= {"minutes": chosen.minutes, "measured on": TEST_ROWS}
     pythons = {
         "LightFM": chosen.lightfm_python,
         "implicit": chosen.implicit_python or chosen.lightfm_python,

@@ -29,6 +29,7 @@ from planted import plant_corpus
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
+from visterm.data import read_mulan
 from visterm.data.tag_formats.tables import read_table
 from visterm.features.training_rows import TrainingRows
 from visterm.learning.calibrating import held_out_scores
@@ -36,7 +37,6 @@ from visterm.metrics import evaluate
 from visterm.metrics.retrieval import rank_images
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm_research.data.mulan import read_mulan
 
 MEASURED, LEARNED = 1000, 3500
 QUERIES = 500

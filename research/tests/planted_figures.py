@@ -79,4 +79,4 @@ def check_the_paper(claims: Sequence[Claim]) -> None:
     """All figures of the paper are in the order that is claimed."""
     for claim in shares(claims):
         above, below = (float(figure.removesuffix("%")) for figure in claim.paper)
-        assert above > below, claim.sentence
+        assert above > below, claim.order

@@ -17,5 +17,5 @@ def run_study(name: str, out: Path, **options: Any) -> Outcome:
 
 def tables_of(outcome: Outcome) -> dict[str, list[list[str]]]:
     """Return the rows of each table of results.json, by caption."""
-    found = json.loads((outcome.report.parent / "results.json").read_text())["tables"]
-    return {table["caption"]: table["rows"] for table in found}
+    parts = json.loads((outcome.report.parent / "results.json").read_text())["parts"]
+    return {part["caption"]: part["rows"] for part in parts if isinstance(part, dict)}

@@ -1,4 +1,4 @@
-"""Data sets for comparisons: Mulan's files, large dictionaries drawn from a seed."""
+"""Data sets for comparisons: large dictionaries drawn from a seed."""
 
 from __future__ import annotations
 
@@ -8,79 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.core.errors import TagFileError, UserError
+from visterm.core.errors import UserError
 from visterm.data.corpus import Corpus
 from visterm_research.comparison.image_problems import holdout
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
-from visterm_research.data.mulan import read_mulan
-
-LABELS = (
-    '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="sea"/><label name="red car"></label></labels>'
-)
-HEAD = """@relation photos
-
-@attribute width numeric
-@attribute sea {0,1}
-@attribute 'red car' {0, 1}
-@attribute night {0,1}
-@data
-"""
-
-
-def write(folder: Path, rows: str, head: str = HEAD, labels: str = LABELS) -> tuple[Path, Path]:
-    arff, xml = folder / "photos.arff", folder / "photos.xml"
-    arff.write_text(head + rows, encoding="utf-8")
-    xml.write_text(labels, encoding="utf-8")
-    return arff, xml
-
-
-@pytest.mark.parametrize("rows", ["{0 2.5,2 1}\n% a remark\n{}\n{1 1,3 1}\n", "2.5,0,1,0\n0,0,0,0\n0,1,0,1\n"])
-def test_mulan_rows_are_read_alike_sparse_and_dense(tmp_path: Path, rows: str) -> None:
-    data = read_mulan(*write(tmp_path, rows))
-    assert data.features == ["width", "night"]
-    assert data.tags == ["sea", "red car"]
-    np.testing.assert_array_equal(data.X.toarray(), [[2.5, 0], [0, 0], [0, 1]])
-    np.testing.assert_array_equal(data.Y.toarray(), [[0, 1], [0, 0], [1, 0]])
-
-
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ("{0 1,4 1}\n", "line 8.*column 4"),
-        ("{1 1,1 1}\n", "line 8.*twice"),
-        ("1,0,0\n", "line 8.*3 values; expected 4"),
-        ("1,0,zero,0\n", "line 8.*zero"),
-    ],
-)
-def test_a_bad_row_of_mulan_is_named_by_its_line(tmp_path: Path, rows: str, says: str) -> None:
-    with pytest.raises(TagFileError, match=says):
-        read_mulan(*write(tmp_path, rows))
-
-
-def test_mulan_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    arff, xml = write(tmp_path, "0,0,0,0\n")
-    with pytest.raises(TagFileError, match="There is no ARFF file"):
-        read_mulan(tmp_path / "other.arff", xml)
-    with pytest.raises(TagFileError, match="type 'string'"):
-        read_mulan(*write(tmp_path, "", head="@attribute name string\n@data\n"))
-    with pytest.raises(TagFileError, match="no line '@data'"):
-        read_mulan(*write(tmp_path, "", head="@attribute sea {0,1}\n"))
-    with pytest.raises(TagFileError, match="'sea', which is no attribute"):
-        read_mulan(*write(tmp_path, "1\n", head="@attribute 'red car' {0,1}\n@data\n"))
-    with pytest.raises(TagFileError, match="no <label"):
-        read_mulan(*write(tmp_path, "", labels="<labels/>"))
-    assert arff.exists()
-
-
-@pytest.mark.shared
-def test_delicious_is_as_large_as_its_paper_says(shared: Path) -> None:
-    folder = shared / "data" / "delicious"
-    train, test = (
-        read_mulan(folder / f"delicious-{part}.arff", folder / "delicious.xml") for part in ("train", "test")
-    )
-    assert train.X.shape == (12920, 500)
-    assert test.Y.shape == (3185, 983)
-    assert (train.Y.nnz + test.Y.nnz) / 16105 == pytest.approx(19.02, abs=0.01)
 
 
 def test_drawn_pairs_follow_zipfs_law() -> None:

@@ -23,7 +23,6 @@ from visterm.data.corpus import Corpus
 from visterm.encoders.blocks import BlockCutter, pixel_codes
 from visterm.encoders.named import make_encoder
 from visterm.encoders.visterms import Visterms
-from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.feature_sets import (
     CHAIN,
     ENSEMBLE,
@@ -70,7 +69,7 @@ def test_the_papers_figures_are_in_the_orders_that_are_claimed(quick: Outcome) -
     for claim in quick.claims:
         if any(claim.paper):
             above, below = (float(figure.removesuffix(" %")) for figure in claim.paper)
-            assert above > below, claim.sentence
+            assert above > below, claim.order
         else:
             assert claim.where == paper.WHATEVER_THE_METHOD
 
@@ -176,11 +175,6 @@ def test_features_of_other_test_photos_are_refused(tmp_path: Path) -> None:
         run.encode(ENSEMBLE, lambda: fewer)
 
 
-def test_an_order_that_the_paper_says_in_words_has_no_figures() -> None:
-    claim = Claim("A", "B", "MAP", "section 9", "photos", ("", ""), ("2 %", "1 %"), "yes")
-    assert claim.sentence == "A better than B by MAP: paper yes (section 9), photos yes (2 % against 1 %)."
-
-
 def test_one_more_encoder_is_one_more_kind_of_features() -> None:
     assert with_extra(None) == list(FEATURE_SETS)
     *before, last = with_extra("onnx:net.onnx")
@@ -199,7 +193,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
         assert set(shown) == {features.label for features in FEATURE_SETS}
     losses = tables["Table 2 on scenes: losses, on paper visterms"]
     assert losses[1] == ["embedding [d=100]", "ImageNet (paper)", "1.65 %", "4.03 %"]
-    assert all(claim.sentence in report for claim in quick.claims)
+    assert all(claim.order in report for claim in quick.claims)
     assert len(quick.claims) == 30
     assert quick.unfinished == []
     assert (folder / "figures" / "features-scenes.png").stat().st_size > 1000

@@ -327,7 +327,7 @@ def test_photos_and_scenes_are_crossed_where_a_network_encodes_them(
 def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: Outcome) -> None:
     report, tables = quick.report.read_text(), tables_of(quick)
     assert quick.unfinished == []
-    assert all(claim.sentence in report for claim in quick.claims)
+    assert all(claim.order in report for claim in quick.claims)
     for name in ("scenes", "dictionary"):
         third = {row[0]: row[1:] for row in tables[f"Table 3 on {name}: 5 tags an image, tag by tag"]}
         assert list(third) == list(LABELS)
@@ -367,7 +367,7 @@ def test_the_quick_comparison_has_table_2(quick: Outcome) -> None:
     assert recalls[0].paper == ("44.6 %", "39.3 %")
     for claim in recalls:
         above, below = (float(figure.removesuffix(" %")) for figure in claim.paper)
-        assert above > below, claim.sentence
+        assert above > below, claim.order
 
 
 def test_figure_3_is_drawn_and_learned_vectors_know_no_other_words(quick: Outcome) -> None:

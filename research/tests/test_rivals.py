@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import rivals
 from harness.data_sets import by_number
-from harness.runs import spread
+from harness.runs import LOOKS, TEST_ROWS, spread, write
 
 from visterm.models import Ease
 
@@ -53,3 +54,10 @@ def test_rivals_that_are_not_installed_are_named_and_not_run(missing, monkeypatc
     assert methods[missing] == {"missing": "not installed"}
     assert len(methods["EASE in NumPy"]["processor"]["runs"]) == 2
     assert methods["EASE in NumPy"]["auto less it"]["low"] <= methods["EASE in NumPy"]["auto less it"]["high"]
+
+
+def test_programs_that_measure_on_test_rows_say_so_in_a_log_once_a_day(tmp_path):
+    for measured_on in (TEST_ROWS, "validation rows", TEST_ROWS):
+        write({"measured on": measured_on}, tmp_path / f"{measured_on}.json")
+    (line,) = (tmp_path / LOOKS).read_text().splitlines()
+    assert json.loads(line)["figures"] == "test rows.json"

@@ -12,7 +12,9 @@ import pytest
 
 from visterm.core.errors import DataError
 from visterm_research.comparison.claims import Claim
+from visterm_research.comparison.report import written_reports
 from visterm_research.comparison.verdict_page import (
+    CHANCE,
     PAGE,
     Reason,
     Report,
@@ -30,7 +32,9 @@ REPORTS = Path(__file__).resolve().parents[1] / "docs" / "reproductions"
 
 def claim(first: str, second: str, verdict: str, *, of: str = "p@1", where: str = "Table 2") -> dict[str, Any]:
     paper, here = ("4.00 %", "2.00 %"), ("5.00 %", "6.00 %")
-    return Claim(first, second, of, where, "photos", paper, here, verdict, "95 % interval -2 % to 1 %").as_dict()
+    p_value = 0.2 if verdict == UNSURE else 0.001
+    made = Claim(first, second, of, where, "photos", paper, here, verdict, "95 % interval", p_value=p_value)
+    return made.as_dict()
 
 
 CLAIMS = [claim("A", "B", NO), claim("A", "C", YES), claim("B", "C", UNSURE), claim("C", "D [2]", NO, where="Table 3")]
@@ -38,36 +42,60 @@ CLAIMS = [claim("A", "B", NO), claim("A", "C", YES), claim("B", "C", UNSURE), cl
 
 def test_the_page_counts_and_shows_what_was_before_and_what_is_now() -> None:
     before = {order_of(CLAIMS[0]): YES, order_of(CLAIMS[2]): UNSURE, "photos | Table 9 | gone": YES}
-    page = page_of([Report("one", "A paper", CLAIMS, 3)], "abc", {"one": before}, [])
-    assert "| [one](#one) | 2 | 0 | 1 | 1 | 2 | 1 | 3 |" in page
-    assert "| together | 2 | 0 | 1 | 1 | 2 | 1 | 3 |" in page
+    page = page_of([Report("one", "One paper again", "A paper", CLAIMS, 2, 3)], "abc", {"one": before}, [])
+    assert "| [One paper again](#one) | 4 | 1 | 2 | 1 | 1 | 2 | 1 | 2 | 3 |" in page
+    assert "| together | 4 | 1 | 2 | 1 | 1 | 2 | 1 |   | 3 |" in page
+    assert "| unknown | 2 | 2 |" in page
     assert "| Table 2 | 1 | 1 | 1 |" in page
     assert "| Table 3 | 0 | 1 | 0 |" in page
     assert (
-        "| photos | Table 2 | A better than B | p@1 | 4.00 % / 2.00 % | 5.00 % / 6.00 % | 95 % interval -2 % to 1 % | "
-        "holds | does not hold |"
+        "| photos | Table 2 | A better than B | p@1 | 4.00 % / 2.00 % | 5.00 % / 6.00 % | holds | does not hold | "
+        "does not hold |"
     ) in page
-    assert "| – | holds |" in page
-    assert "| too close | too close |" in page
+    assert "| – | holds | holds |" in page
+    assert "| too close | too close | too close |" in page
     assert "1 orders that were judged before are not judged now." in page
     assert "A paper. [The report](one/report.md). 3 parts were not run." in page
 
 
 def test_an_order_that_does_not_hold_has_its_reason_or_none_is_known() -> None:
-    reasons = [Reason("It was not tuned.", "o*", second="D [2]"), Reason("Nor was D.", "one", first="C", where="*3")]
-    page = page_of([Report("one", "", CLAIMS, 0)], "abc", {}, reasons)
+    reasons = [
+        Reason("It was not tuned.", "o*", "settings", second="D [2]"),
+        Reason("Nor was D.", "one", first="C", where="*3"),
+    ]
+    page = page_of([Report("one", "", "", CLAIMS)], "abc", {}, reasons)
     assert "* **photos, Table 3: C better than D [2] by p@1** does not hold. It was not tuned. Nor was D." in page
     assert "* **photos, Table 2: A better than B by p@1** does not hold. We don't know." in page
     assert page.count("** does not hold.") == 2
+    assert "| what was searched, and by what it was chosen | 1 | 1 |" in page
+
+
+def test_an_order_that_turned_with_the_search_says_why_whatever_it_is_now() -> None:
+    turned = Reason("More settings were tried.", "one", turned=True, first="A", second="C")
+    page = page_of([Report("one", "", "", CLAIMS)], "abc", {}, [turned])
+    assert "* **photos, Table 2: A better than C by p@1** turned with the search. More settings were tried." in page
+
+
+def test_what_the_correction_leaves_open_needs_no_other_cause() -> None:
+    claims = [{**claim("A", str(n), NO), "p_value": 0.03} for n in range(2)]
+    page = page_of([Report("one", "", "", claims)], "abc", {}, [])
+    assert page.count(CHANCE) == 2
+    assert "| too close to call after the correction | 2 | 2 |" in page
 
 
 @pytest.mark.parametrize(
     "reason",
-    [Reason("x", "two"), Reason("x", "one", first="B"), Reason("x", "one", second="D 2"), Reason("x", "one", of="MAP")],
+    [
+        Reason("x", "one", "weather"),
+        Reason("x", "two"),
+        Reason("x", "one", first="B"),
+        Reason("x", "one", second="D 2"),
+        Reason("x", "one", of="MAP"),
+    ],
 )
 def test_a_reason_for_what_holds_or_is_not_there_is_refused(reason: Reason) -> None:
     with pytest.raises(DataError, match="explains what holds or is not there"):
-        page_of([Report("one", "", CLAIMS, 0)], "abc", {}, [reason])
+        page_of([Report("one", "", "", CLAIMS)], "abc", {}, [reason])
 
 
 def test_an_order_has_the_same_name_in_every_run() -> None:
@@ -96,7 +124,8 @@ def write_report(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tested = {one["problem"]: {"A": {}, "B": {}} for one in claims}
-    content = {"paper": paper, "claims": claims, "quick": quick, "unfinished": unfinished, "tested": tested}
+    content = {"title": "Again", "paper": paper, "claims": claims, "quick": quick, "unfinished": unfinished}
+    content["tested"] = tested
     (folder / "results.json").write_text(json.dumps(content))
 
 
@@ -141,3 +170,12 @@ def test_our_page_is_what_our_reports_say() -> None:
     reports = read_reports(REPORTS)
     counts = Counter(one["verdict"] for report in reports for one in report.claims)
     assert page.count("** does not hold.") == counts[NO]
+
+
+def test_our_reports_are_what_their_results_say() -> None:
+    for path, text in written_reports(REPORTS).items():
+        assert path.read_text(encoding="utf-8") == text, f"write {PAGE} anew: it writes {path}, too"
+
+
+def test_every_report_of_ours_has_a_log_of_its_looks() -> None:
+    assert all(report.versions >= 2 for report in read_reports(REPORTS))

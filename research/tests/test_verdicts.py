@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from visterm.core.errors import DataError
-from visterm.metrics.significance import signed_ranks
+from visterm.metrics.significance import paired_bootstrap, signed_ranks
 from visterm_research.comparison.claims import least_claim, order_claim, ranks_claim
-from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval, by_ranks, by_ratio
+from visterm_research.comparison.verdicts import (
+    NO,
+    UNSURE,
+    YES,
+    by_interval,
+    by_ranks,
+    by_ratio,
+    corrected,
+    p_of_interval,
+)
 
 NOTHING: dict[str, Any] = {"where": "Table 9", "problem": "x"}
 SECOND = np.linspace(0.2, 0.6, 40)
@@ -150,9 +159,26 @@ def test_costs_within_a_tenth_are_too_close_to_call(here: tuple[float, float], v
     assert (claim.verdict, claim.here) == (verdict, (f"{here[0]:.3g} s", f"{here[1]:.3g} s"))
 
 
-def test_a_claim_says_what_was_decided() -> None:
-    claim = least_claim("A", "B", "time", paper=("1 h", "2 h"), here=(1, 4), unit="s", **NOTHING)
-    assert claim.sentence == (
-        "A better than B by time: paper yes (1 h against 2 h; Table 9), x yes (1 s against 4 s; 0.25 times as much)."
-    )
-    assert replace(claim, verdict=NO).sentence.count("x no (") == 1
+@pytest.mark.parametrize(
+    ("interval", "p_value"),
+    [((0.0, 0.2), 0.05), ((-0.2, 0.0), 0.05), ((-0.1, 0.1), 1.0), ((0.1, 0.1), 0.0), ((0.0, 0.0), 1.0)],
+)
+def test_an_interval_that_ends_at_0_has_a_p_value_of_5_percent(interval: tuple[float, float], p_value: float) -> None:
+    assert p_of_interval(*interval) == pytest.approx(p_value, abs=1e-12)
+
+
+def test_the_p_value_of_an_interval_is_near_that_of_a_t_test() -> None:
+    difference = np.random.default_rng(0).normal(0.03, 0.1, 400)
+    found = paired_bootstrap(difference, np.zeros(400), n_resamples=20_000)
+    assert p_of_interval(found.low, found.high) == pytest.approx(ttest_1samp(difference, 0).pvalue, rel=0.5)
+
+
+def test_holms_correction_leaves_what_is_sure_enough_and_single_measurements() -> None:
+    def claim(verdict: str, p_value: float | None) -> dict[str, Any]:
+        return {"verdict": verdict, "p_value": p_value}
+
+    # Of three tests 3 x 0.01 and 2 x 0.03 are compared with 0.05; of two 2 x 0.01 and 0.03
+    claims = [claim(YES, 0.03), claim(NO, 0.01), claim(NO, None), claim(UNSURE, 0.6)]
+    assert corrected(claims) == [UNSURE, NO, NO, UNSURE]
+    assert corrected(claims[:2]) == [YES, NO]
+    assert corrected([]) == []

@@ -1,1 +1,1 @@
-"""The papers' comparisons run again: settings chosen on validation rows, test rows once, resumable."""
+"""The papers' comparisons run again: settings chosen on validation rows, test rows logged, resumable."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from sys import argv
 from typing import Annotated
 
 import typer
@@ -86,8 +88,8 @@ def reproduce(
         bool,
         typer.Option(
             "--quick",
-            help="Does everything run? Few rounds of training, two settings a method, tiny drawn data; the data of "
-            "--data are read whole.",
+            help="Does everything run? Few rounds of training, two settings a method, tiny drawn data. The data of "
+            "--data are read whole; their features are kept in the folder of the report for the next run.",
         ),
     ] = False,
     time_budget: Annotated[
@@ -100,7 +102,8 @@ def reproduce(
 ) -> None:
     """Run a paper's comparison again.
 
-    Settings are chosen on validation rows; test rows are evaluated once.
+    Settings are chosen on validation rows; test rows are used once for each version of the search, and the
+    report says how often that was.
     """
     from visterm.encoders import make_encoder
     from visterm_research.comparison.run import Options, Study
@@ -115,7 +118,18 @@ def reproduce(
     if encoder is not None:
         make_encoder(encoder, {}, {}).check_settings()
     study: Study = import_module(f"visterm_research.{paper.value.replace('-', '_')}.study").STUDY
-    options = Options(data or [], model or [], encoder, wordnet, quick, time_budget, seed, jobs, Bars())
+    options = Options(
+        data or [],
+        model or [],
+        encoder,
+        wordnet,
+        quick,
+        time_budget,
+        seed,
+        jobs,
+        Bars(),
+        shlex.join(["visterm", *argv[1:]]),
+    )
     outcome = run(study, out or Path(f"reproduce-{paper.value}"), options)
     if json:
         for claim in outcome.claims:

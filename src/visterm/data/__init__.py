@@ -8,6 +8,7 @@ from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
     from visterm.data.corpus import Corpus
+    from visterm.data.data_sets import LabelledRows, read_data_set, read_mulan
     from visterm.data.images import ImageLike, read_image
     from visterm.data.learned_vectors import learn_word_vectors
     from visterm.data.pillow import resized
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 # Public names for plug-ins, by module: see docs/add_a_model.md.
 _NAMES = {
     "corpus": "Corpus",
+    "data_sets": "LabelledRows read_data_set read_mulan",
     "images": "ImageLike read_image",
     "learned_vectors": "learn_word_vectors",
     "pillow": "resized",

@@ -59,7 +59,7 @@ def read_matrix(file: Path) -> Rows:
     )
     try:
         if file.suffix not in FORMATS:
-            return as_csr(read_svmlight(file))
+            return as_csr(read_svmlight(file)[0])
         try:
             with open_regular(file) as opened:
                 first_bytes = opened.read(len(np.lib.format.MAGIC_PREFIX))
@@ -211,8 +211,8 @@ def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
     return header
 
 
-def read_svmlight(path: Path) -> sp.csr_array:
-    """Read the rows of a svmlight file, which may be gzipped, as float32; the targets are ignored.
+def read_svmlight(path: Path) -> tuple[sp.csr_array, list[tuple[float, ...]]]:
+    """Read the rows of a svmlight file, which may be gzipped, as float32, and the targets of each.
 
     Columns are numbered from 0 or 1, as in the file. Raises DataError if a line is invalid: the message names the line
     and the problem; TooLargeError if it would unpack to far more than features do; ValueError, OverflowError or
@@ -222,13 +222,13 @@ def read_svmlight(path: Path) -> sp.csr_array:
 
     try:
         with open_unpacked(path) as file:
-            rows = load_svmlight_file(file, dtype=np.float32, multilabel=True)[0]
+            rows, targets = load_svmlight_file(file, dtype=np.float32, multilabel=True)
     except (ValueError, OverflowError):
         _refuse_first_wrong_line(path)
         raise
     if not np.isfinite(rows.data).all() or rows.indices.min(initial=0) < 0 or rows.shape[1] > MAX_FEATURES:
         _refuse_first_wrong_line(path)
-    return checked_csr(rows.data, rows.indices, rows.indptr, rows.shape, str(path))
+    return checked_csr(rows.data, rows.indices, rows.indptr, rows.shape, str(path)), targets
 
 
 def _refuse_first_wrong_line(path: Path) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
         learn_palette,
     )
     from visterm.encoders.contract import AnyEncoder
+    from visterm.encoders.data_set import DataSetRows as DataSetRows
     from visterm.encoders.ids import Ids as Ids
     from visterm.encoders.immich import Immich as Immich
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder

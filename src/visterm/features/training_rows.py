@@ -257,7 +257,7 @@ def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOption
         name = "" if encoder is None else f" '{ENCODERS.name_of(encoder)}'"
         raise UserError(
             f"`images` is missing: the encoder{name} looks at pixels.",
-            setting="images", advice="Pass the folder of images (only the encoders ids and precomputed do without).",
+            setting="images", advice="Pass the folder of images (ids, precomputed and data_set do without).",
         )  # fmt: skip
     return Corpus.read_names(tags, **columns)
 

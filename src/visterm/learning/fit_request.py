@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.persist import check_replaceable
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.data.data_sets import is_data_set
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_rules import Rules, TagRules
 from visterm.data.word_vectors import WordVectors
@@ -60,6 +61,10 @@ class FitRequest:
     seed: int = 0
     out: Place | None = None
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.encoder is None and self.images is None and is_data_set(self.tags):
+            object.__setattr__(self, "encoder", "data_set")
 
     @property
     def learns_tags(self) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         SignedRanks,
         bootstrap_mean,
         compare_pairs,
+        holm,
         paired_bootstrap,
         signed_ranks,
     )
@@ -24,7 +25,7 @@ _NAMES = {
     "ranking": "Ranks average_precisions ratio",
     "report": "evaluate measure",
     "retrieval": "kinds_of_queries measure_queries rank_images rank_queries",
-    "significance": "Difference SignedRanks bootstrap_mean compare_pairs paired_bootstrap signed_ranks",
+    "significance": "Difference SignedRanks bootstrap_mean compare_pairs holm paired_bootstrap signed_ranks",
     "table": "METRICS check_metrics",
 }
 """Names that plug-ins may use, by module: docs/add_a_model.md."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.metrics import paired_bootstrap, signed_ranks
-from visterm_research.comparison.verdicts import by_interval, by_ranks, by_ratio
+from visterm_research.comparison.verdicts import by_interval, by_ranks, by_ratio, p_of_interval
 
 RESAMPLES = 2000
 """Of the test images, for the interval of a difference."""
@@ -39,6 +39,8 @@ class Claim:
         How sure that is; empty where it is one measurement.
     relation : str
         What `first` is said to be beside `second`.
+    p_value : float, optional
+        Of the test behind the verdict; None for single measurements.
     """
 
     first: str
@@ -51,16 +53,12 @@ class Claim:
     verdict: str
     detail: str = ""
     relation: str = "better than"
+    p_value: float | None = None
 
     @property
-    def sentence(self) -> str:
-        """Say it in one sentence."""
-        detail = f"; {self.detail}" if self.detail else ""
-        figures = f"{self.paper[0]} against {self.paper[1]}; " if any(self.paper) else ""
-        return (
-            f"{self.first} {self.relation} {self.second} by {self.of}: paper yes ({figures}{self.where}), "
-            f"{self.problem} {self.verdict} ({self.here[0]} against {self.here[1]}{detail})."
-        )
+    def order(self) -> str:
+        """Return what the paper puts above what."""
+        return f"{self.first} {self.relation} {self.second}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the claim as it stands in results.json."""
@@ -109,8 +107,12 @@ def order_claim(
     counted = f", of {difference.n} {units}" if units else ""
     detail = f"{ratio}95 % interval of {less} {write(difference.low)} to {write(difference.high)}{counted}"
     relation = "better than" if times == 1 else f"at least {times:g} times as good as"
-    verdict = by_interval(difference.low, difference.high)
-    return Claim(first, second, of, where, problem, paper, (write(here[0]), write(here[1])), verdict, detail, relation)
+    bounds = difference.low, difference.high
+    figures = write(here[0]), write(here[1])
+    return Claim(
+        first, second, of, where, problem, paper, figures, by_interval(*bounds), detail, relation,
+        p_of_interval(*bounds),
+    )  # fmt: skip
 
 
 def ranks_claim(
@@ -128,7 +130,9 @@ def ranks_claim(
     here = [percent(float(np.nanmean(array))) for array in values]
     figures = percent(paper[0]), percent(paper[1])
     detail = f"Wilcoxon p = {test.p_value:.2g}"
-    return Claim(first, second, of, where, problem, figures, (here[0], here[1]), by_ranks(test), detail)
+    return Claim(
+        first, second, of, where, problem, figures, (here[0], here[1]), by_ranks(test), detail, p_value=test.p_value
+    )
 
 
 def least_claim(

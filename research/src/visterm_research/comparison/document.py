@@ -1,15 +1,18 @@
-"""A report in Markdown that grows section by section, and the same tables as data for results.json."""
+"""A document that grows section by section: blocks that results.json keeps, and the Markdown that they make."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 _FIGURE = re.compile(r"[+-]?[\d,]*\.?\d+(e[+-]?\d+)?( ?%| s| h)?( \(.*\))?")
 """A number with its unit and a note: such columns are set to the right."""
+
+
+Block = str | Mapping[str, Any]
 
 
 @dataclass
@@ -19,15 +22,17 @@ class Document:
     Attributes
     ----------
     title : str
-    parts : list of str
-        Blocks of Markdown.
-    tables : list of dict
-        Each table with its ``caption``, ``header`` and ``rows``.
+    parts : list of str or dict
+        Blocks of Markdown, and tables: each with its ``caption``, ``header`` and ``rows``.
     """
 
     title: str = ""
-    parts: list[str] = field(default_factory=list)
-    tables: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[Block] = field(default_factory=list)
+
+    @property
+    def tables(self) -> list[Mapping[str, Any]]:
+        """Those of the parts that are tables."""
+        return [part for part in self.parts if not isinstance(part, str)]
 
     def section(self, heading: str, *texts: str) -> None:
         """Begin a section with paragraphs."""
@@ -54,28 +59,27 @@ class Document:
             self.parts.append("\n".join(f"* {text}" for text in texts))
 
     def table(self, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Add a table under its caption; all columns but the first two are of figures if their cells are."""
-        if not rows:
-            return
-        numeric = [all(_is_figure(row[i]) for row in rows) for i in range(len(header))]
-        rule = " | ".join("---:" if right else "---" for right in numeric)
-        lines = [" | ".join(map(_cell, header)), rule, *(" | ".join(map(_cell, row)) for row in rows)]
-        self.parts.append(f"**{caption}**")
-        self.parts.append("\n".join(f"| {line} |" for line in lines))
-        self.tables.append({"caption": caption, "header": list(header), "rows": [list(row) for row in rows]})
+        """Add a table under its caption, unless it has no rows."""
+        if rows:
+            self.parts.append({"caption": caption, "header": list(header), "rows": [list(row) for row in rows]})
 
     def picture(self, path: str, caption: str) -> None:
         """Add a picture by its path beside the report."""
         self.parts.append(f"![{caption}]({path})\n\n*{caption}*")
 
-    def extend(self, other: Document) -> None:
-        """Add the parts and tables of another document, without its title."""
-        self.parts.extend(other.parts)
-        self.tables.extend(other.tables)
-
     def render(self) -> str:
         """Return the whole text."""
-        return "\n\n".join([f"# {self.title}", *self.parts]) + "\n"
+        blocks = (block if isinstance(block, str) else _table(block) for block in self.parts)
+        return "\n\n".join([f"# {self.title}", *blocks]) + "\n"
+
+
+def _table(table: Mapping[str, Any]) -> str:
+    """Write a table under its caption; columns of figures are set to the right."""
+    header, rows = table["header"], table["rows"]
+    numeric = [all(_is_figure(row[i]) for row in rows) for i in range(len(header))]
+    rule = " | ".join("---:" if right else "---" for right in numeric)
+    lines = [" | ".join(map(_cell, header)), rule, *(" | ".join(map(_cell, row)) for row in rows)]
+    return "\n\n".join((f"**{table['caption']}**", "\n".join(f"| {line} |" for line in lines)))
 
 
 def _cell(text: str) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 from visterm.core.errors import StorageError
 from visterm.core.packing import jsonable
 from visterm.core.writing import write_whole
+from visterm_research.comparison.looks import LOG
 
 DESCRIPTION = "reproduction.json"
 """Written first: whose comparison the folder holds."""
 
-OWN = {"data", "figures", "results", "report.md", "results.json"}
+OWN = {"data", "figures", "results", "report.md", "results.json", LOG}
 """All that a reproduction from before there was a description can hold."""
 
 

@@ -11,11 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data import Corpus, sibling_sets
+from visterm.data import Corpus, read_mulan, sibling_sets
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.sources import Source
 from visterm_research.data.drawn_tags import draw_visterms
-from visterm_research.data.mulan import read_mulan
 from visterm_research.data.wordnet import WordNet, is_a_relations
 from visterm_research.scenes import GROUPS, IS_A, draw_library, read_drawn_library
 

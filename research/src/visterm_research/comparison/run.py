@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visterm.core.packing import jsonable
 from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
+from visterm_research.comparison.cite_page import data_hashes
 from visterm_research.comparison.claims import RESAMPLES, Claim, order_claim, percent, shown_metric
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.figures import figure_class
 from visterm_research.comparison.folder import begin_folder, write_json
+from visterm_research.comparison.looks import Looks
 from visterm_research.comparison.methods import Method, chosen_methods
 from visterm_research.comparison.problem import Problem
-from visterm_research.comparison.summaries import described, machine, summary, where_it_ran
+from visterm_research.comparison.report import report_of
+from visterm_research.comparison.summaries import described, machine, summary
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials
-from visterm_research.comparison.verdicts import NO, UNSURE, YES
 
 JUDGED = (
     f": intervals are of {RESAMPLES:,} resamples of the test images; single measurements of time and bytes count as "
@@ -68,6 +70,8 @@ class Options:
     n_jobs : int, optional
         Threads; None is all cores.
     progress : Progress
+    command : str
+        As a person typed it.
     """
 
     data: Sequence[Path] = ()
@@ -79,6 +83,13 @@ class Options:
     seed: int = 0
     n_jobs: int | None = None
     progress: Progress = SILENT
+    command: str = ""
+
+    def hashes(self) -> dict[str, dict[str, str]]:
+        """Return the hashes of the data, and of the encoder's file."""
+        network = Path((self.encoder or "").partition(":")[2])
+        paths = [*self.data, *([network] if network.is_file() else [])]
+        return {path.resolve().name: data_hashes(path) for path in paths}
 
 
 @dataclass(frozen=True)
@@ -216,9 +227,10 @@ class Comparison:
             "Settings",
             "The settings of a method are searched together: points drawn from a box of values (the same number for "
             "each method), then steps from the best one. If the best value lies at an edge of the box, the box is "
-            "widened. The setting of the best MAP over the validation images was judged by the test rows, once. "
-            "Iterative methods stop by the same validation images; one whose best epoch is the last that is allowed "
-            "may have had more to gain. The embeddings and the linear WARP take their steps in blocks: scores and "
+            "widened. The setting of the best MAP over the validation images was judged by the test rows, once for "
+            "each version of the search. Iterative methods stop by the same validation images; one whose best epoch is "
+            "the last that is allowed may have had more to gain. The embeddings and the linear WARP take their steps "
+            "in blocks: scores and "
             "draws of a block are of the weights before it, so that any number of threads gives the same result. "
             "Their weights are the mean of the last 20 epochs. The papers have neither. Each setting is fitted once, "
             "with one seed, and nothing again on training and validation rows together: intervals are of the test "
@@ -252,50 +264,34 @@ class Comparison:
         self.document.table("Settings chosen on validation rows", header, rows)
 
     def finish(self, study: Study, left_out: Sequence[str], facts: Mapping[str, Any]) -> Outcome:
-        """Put what this is and the claims before the parts on each problem, what is missing behind, and write all."""
-        document = Document(study.title)
-        document.text(
-            f"Paper: {study.paper}. Data, features and machines are not the paper's: orders can be compared, figures "
-            f"cannot. {where_it_ran(self.options.seed, self.trials.hours)}"
+        """Write results.json, and the report that it makes."""
+        results = jsonable(
+            {
+                "title": study.title,
+                "paper": study.paper,
+                "judged": study.judged,
+                "seed": self.options.seed,
+                "command": self.options.command,
+                "data": self.options.hashes(),
+                "machine": machine(),
+                "hours_of_fits": round(self.trials.hours, 2),
+                "problems": [described(problem) for problem in self.problems],
+                "tested": {
+                    problem: {label: summary(tested) for label, tested in found.items()}
+                    for problem, found in self.tested.items()
+                },
+                "claims": [claim.as_dict() for claim in self.claims],
+                "preface": self.preface.parts,
+                "parts": self.document.parts,
+                "unfinished": self.unfinished,
+                "quick": self.quick,
+                "left_out": list(left_out),
+                **facts,
+            }
         )
-        if self.quick:
-            document.text(
-                "**A quick run on tiny drawn data: it says that everything runs, and nothing about methods.**"
-            )
-        if left_out:
-            document.text(f"Left out on request: {', '.join(left_out)}.")
-        document.extend(self.preface)
-        counts = Counter(claim.verdict for claim in self.claims)
-        document.section(
-            "Does the paper's order hold here?",
-            f"Of {len(self.claims)} comparisons, {counts[YES]} hold, {counts[NO]} do not, and {counts[UNSURE]} are too "
-            f"close to call{study.judged}",
-        )
-        document.items([claim.sentence for claim in self.claims])
-        document.extend(self.document)
-        if self.unfinished:
-            text = "There was no time for these; the same command with the same folder goes on with them."
-            document.section("Not finished", text)
-            document.items(self.unfinished)
         report = self.out / "report.md"
-        write_whole(report, document.render().encode("utf-8"))
-        results = {
-            "paper": study.paper,
-            "machine": machine(),
-            "hours_of_fits": round(self.trials.hours, 2),
-            "problems": [described(problem) for problem in self.problems],
-            "tested": {
-                problem: {label: summary(tested) for label, tested in found.items()}
-                for problem, found in self.tested.items()
-            },
-            "claims": [claim.as_dict() for claim in self.claims],
-            "tables": document.tables,
-            "unfinished": self.unfinished,
-            "quick": self.quick,
-            "left_out": list(left_out),
-            **facts,
-        }
         write_json(self.out / "results.json", results)
+        write_whole(report, report_of(results, Looks(self.out).versions()).encode("utf-8"))
         return Outcome(report, self.claims, self.unfinished)
 
 
@@ -370,6 +366,7 @@ def reproduce(study: Study, out: Path, options: Options) -> Outcome:
     begin_folder(out, study.paper)
     trials = Trials(
         out / "results",
+        looks=Looks(out),
         seed=options.seed,
         n_jobs=options.n_jobs,
         until=None if options.minutes is None else time.monotonic() + 60 * options.minutes,

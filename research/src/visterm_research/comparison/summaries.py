@@ -32,16 +32,6 @@ def processor() -> str:
     return next(names, platform.machine())
 
 
-def where_it_ran(seed: int, hours: float) -> str:
-    """Return sentences on what machine it ran, with which versions and seed, and how long settings were searched."""
-    here = machine()
-    return (
-        f"Run with the seed {seed} by visterm {here['visterm']} on a machine of {here['threads']} threads "
-        f"({here['processor']}, Python {here['python']}, NumPy {here['numpy']}). The fits that settings were chosen by "
-        f"took {hours:.1f} hours together."
-    )
-
-
 def described(problem: Problem) -> dict[str, Any]:
     """Return what a problem is, for results.json."""
     return {

@@ -1,4 +1,4 @@
-"""Fit settings of a method, choose by the validation rows, and judge the chosen one by the test rows, once."""
+"""Fit settings of a method, choose by the validation rows, and judge the chosen one by logged test rows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.packing import jsonable, key_of
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.models import MODELS
+from visterm_research.comparison.looks import Looks
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record, Records
 from visterm_research.comparison.search import Settings, at_an_edge, search
@@ -167,6 +168,8 @@ class Trials:
     progress : Progress
     small : mapping, optional
         Settings in place of others, for quick runs, where a model has them.
+    looks : Looks, optional
+        Where each use of test rows is logged.
     """
 
     def __init__(
@@ -178,12 +181,14 @@ class Trials:
         until: float | None = None,
         progress: Progress = SILENT,
         small: Mapping[str, Any] | None = None,
+        looks: Looks | None = None,
     ) -> None:
         self.seed = seed
         self.n_jobs = n_jobs
         self.progress = progress
         self.small = small or {}
         self._records = Records(folder)
+        self._looks = looks
         self._until = until
         self._kept: dict[str, tuple[str, float, Any]] = {}
         self._seconds: dict[str, float] = {}
@@ -245,20 +250,23 @@ class Trials:
         self._seconds[key] = found.get("seconds") or 0.0
         return found
 
-    def judge(self, benchmark: Benchmark, choice: Choice) -> Judged:
-        """Judge a chosen setting by the test rows, unless that is on record.
+    def judge(self, benchmark: Benchmark, choice: Choice, look: tuple[str, str] | None = None) -> Judged:
+        """Judge a chosen setting by the test rows, unless that is on record; the log gets the rows and the method.
 
         Raises
         ------
         OutOfTimeError
             If it would have to be fitted again after the end of the time.
         """
-        record, values = self.record_values(
-            f"{benchmark.name}/test",
-            benchmark.test_key(self, choice),
-            lambda: benchmark.judge(self.model(benchmark, choice), choice, self),
-        )
-        return Judged(choice, record, values)
+
+        def work() -> tuple[Record, dict[str, Any]]:
+            judged = benchmark.judge(self.model(benchmark, choice), choice, self)
+            if self._looks is not None:
+                self._looks.add(*(look or (benchmark.name, f"{choice.method.label}, {choice.by}")))
+            return judged
+
+        key = benchmark.test_key(self, choice)
+        return Judged(choice, *self.record_values(f"{benchmark.name}/test", key, work))
 
     def test(self, benchmark: Benchmark, method: Method) -> Judged:
         """Choose by the first criterion and judge; errors are those of both."""

@@ -1,11 +1,4 @@
-"""The page of all verdicts: every order of every table of all reports, before and now, and why some do not hold.
-
-python -m visterm_research.comparison.verdict_page docs/reproductions                    # writes index.md there
-python -m visterm_research.comparison.verdict_page docs/reproductions --check            # is it up to date?
-python -m visterm_research.comparison.verdict_page docs/reproductions --before COMMIT    # what "before" is, from git
-
-Beside the reports lie ``before.json``, the verdicts of an earlier commit, and ``reasons.json``, written by hand.
-"""
+"""Every comparison on one page: the score of each report, why orders do not hold, and what turned with the search."""
 
 from __future__ import annotations
 
@@ -22,14 +15,40 @@ from typing import Any
 
 from visterm.core.errors import DataError
 from visterm.core.writing import write_whole
+from visterm_research.comparison.cite_page import CITE, cite_page
 from visterm_research.comparison.document import Document
-from visterm_research.comparison.verdicts import NO, UNSURE, YES
+from visterm_research.comparison.figures import figure_class, save
+from visterm_research.comparison.looks import Looks
+from visterm_research.comparison.report import (
+    ABSENT,
+    REPORT,
+    RESULTS,
+    WORDS,
+    counts_of,
+    finished_elsewhere,
+    read_results,
+    titled,
+    written_reports,
+)
+from visterm_research.comparison.verdicts import NO, UNSURE, YES, corrected
 
-PAGE, BEFORE, REASONS, RESULTS = "index.md", "before.json", "reasons.json", "results.json"
+PAGE, BEFORE, REASONS, SCORES = "index.md", "before.json", "reasons.json", "figures/scores.png"
 
-WORDS = {YES: "holds", NO: "does not hold", UNSURE: "too close"}
-ABSENT = "–"
 UNKNOWN = "We don't know."
+CHANCE = "After the correction it is too close to call; no other cause was looked for."
+
+CAUSES = {
+    "data": "the data are not the paper's",
+    "features": "features",
+    "settings": "what was searched, and by what it was chosen",
+    "method": "how the method is built",
+    "dominant": "one method is strong here",
+    "chance": "too close to call after the correction",
+    "unknown": "unknown",
+}
+"""Groups of reasons, as the page calls them."""
+
+COLOURS = {YES: "#0072B2", NO: "#D55E00", UNSURE: "#bbbbbb"}
 
 _COUNTED = re.compile(r"\b(after|after the) [\d.e+]+ (s|epochs)\b")
 """Seconds and epochs of one run, in the words of an order: another run has others."""
@@ -37,19 +56,25 @@ _COUNTED = re.compile(r"\b(after|after the) [\d.e+]+ (s|epochs)\b")
 
 @dataclass(frozen=True)
 class Reason:
-    """Why orders do not hold: a tested reason. ``*`` stands for any text.
+    """Why orders do not hold. ``*`` stands for any text.
 
     Attributes
     ----------
     reason : str
     report : str
         The folder's name.
+    cause : str
+        One of `CAUSES`.
+    turned : bool
+        It explains why the verdict turned from one version of the search to another, whatever it is now.
     problem, where, first, second, of : str
         As in the report's ``results.json``.
     """
 
     reason: str
     report: str
+    cause: str = "unknown"
+    turned: bool = False
     problem: str = "*"
     where: str = "*"
     first: str = "*"
@@ -58,11 +83,11 @@ class Reason:
 
     def explains(self, report: str, claim: Mapping[str, Any]) -> bool:
         """Return whether it is about an order."""
-        found = {**claim, "report": report}
+        values = {**claim, "report": report}
         return all(
-            re.fullmatch(re.escape(getattr(self, field.name)).replace(r"\*", ".*"), found[field.name])
+            re.fullmatch(re.escape(getattr(self, field.name)).replace(r"\*", ".*"), values[field.name])
             for field in fields(self)
-            if field.name != "reason"
+            if field.name not in ("reason", "cause", "turned")
         )
 
 
@@ -74,17 +99,21 @@ class Report:
     ----------
     name : str
         Its folder's.
-    paper : str
+    title, paper : str
     claims : list of dict
         As in ``results.json``.
+    versions : int
+        Versions of the search that used the same test rows, at least.
     unfinished : int
         Parts that there was no time for, and that no other report of the paper has.
     """
 
     name: str
+    title: str
     paper: str
     claims: list[dict[str, Any]]
-    unfinished: int
+    versions: int = 1
+    unfinished: int = 0
 
 
 def order_of(claim: Mapping[str, Any]) -> str:
@@ -115,27 +144,24 @@ def read_reports(folder: Path) -> list[Report]:
     DataError
         If there is none, or one is a quick run.
     """
-    found = {}
-    for path in sorted(folder.glob(f"*/{RESULTS}")):
-        found[path.parent.name] = results = json.loads(path.read_text(encoding="utf-8"))
-        if results["quick"]:
-            raise DataError(f"{path} is of a quick run, which says nothing of methods. Remove it, or run it whole.")
-    if not found:
+    reports = read_results(folder)
+    if not reports:
         raise DataError(f"{folder} holds no reports. Pass the folder of the folders that hold {RESULTS}.")
-    return [Report(name, one["paper"], one["claims"], _unfinished(name, found)) for name, one in found.items()]
-
-
-def _unfinished(name: str, results: Mapping[str, Mapping[str, Any]]) -> int:
-    """Count the parts that were run neither here nor in another report of the paper."""
-    had = {
-        f"{method} on {problem}"
-        for one in results.values()
-        if one["paper"] == results[name]["paper"]
-        for problem, methods in one["tested"].items()
-        for method in methods
-        if f"{method} on {problem}" not in one["unfinished"]
-    }
-    return sum(part not in had for part in results[name]["unfinished"])
+    for name, results in reports.items():
+        if results["quick"]:
+            path = folder / name / RESULTS
+            raise DataError(f"{path} is of a quick run, which says nothing of methods. Remove it, or run it whole.")
+    return [
+        Report(
+            name,
+            titled(results),
+            results["paper"],
+            results["claims"],
+            max(Looks(folder / name).versions().values(), default=1),
+            sum(part not in finished_elsewhere(name, reports) for part in results["unfinished"]),
+        )
+        for name, results in reports.items()
+    ]
 
 
 def page_of(
@@ -155,49 +181,93 @@ def page_of(
     Raises
     ------
     DataError
-        If a reason is of no order that does not hold: it is out of date.
+        If a reason is of no order that does not hold, or turned: it is out of date.
     """
-    failed = [(report.name, claim) for report in reports for claim in report.claims if claim["verdict"] == NO]
     for one in reasons:
-        if not any(one.explains(*of) for of in failed):
+        if one.cause not in CAUSES or not any(
+            one.explains(report.name, claim) and (one.turned or claim["verdict"] == NO)
+            for report in reports
+            for claim in report.claims
+        ):
             raise DataError(f"{REASONS} explains what holds or is not there: {one}. Remove it, or mend its fields.")
-    document = Document("Every order of every table")
+    document = Document("Every comparison")
     document.text(
         "What the papers put above what, in their tables and texts, and whether it is so here. An order *holds* or "
         "*does not hold* where the difference is sure: by the 95 % interval of resampled examples, by Wilcoxon's "
         "signed ranks (PAMIR), or, for single measurements, by more than a tenth (time, bytes) or a hundredth "
-        f"(curves of training). Otherwise it is *too close*. Before: at commit {commit}. An order that is new, or that "
-        f"was not run, has {ABSENT}."
+        "(curves of training). Otherwise it is *too close*. *Corrected* is the same after Holm's correction for the "
+        "number of tests of a report: at most one report in twenty then has a wrong verdict by chance. Holm's method "
+        "needs no independence, which these tests don't have; that of Benjamini and Hochberg would let one in twenty "
+        "verdicts be wrong. Single measurements have no p-value and keep their verdict. Intervals are of the test "
+        "examples alone; they don't cover the search and the seed."
     )
+    _scores(document, reports)
+    _causes(document, reports, reasons)
     document.text(
         f"Written by `python -m visterm_research.comparison.verdict_page` from each report's `{RESULTS}`; reasons are "
-        f"from `{REASONS}`."
+        f"from `{REASONS}`. *Before* is at commit {commit}, with an earlier version of the search; an order that is "
+        f"new has {ABSENT} there."
     )
-    document.section("In all")
-    rows = [_line(report, before.get(report.name, {})) for report in reports]
-    sums = [sum(int(row[column]) for row in rows) for column in range(1, 7)]
-    rows.append(["together", *map(str, sums), str(sum(report.unfinished for report in reports))])
-    header = [*(f"{word}, {when}" for when in ("before", "now") for word in WORDS.values())]
-    document.table("Orders by report", ["report", *header, "parts not run"], rows)
     for report in reports:
         _report(document, report, before.get(report.name, {}), reasons)
     return document.render()
 
 
-def _line(report: Report, before: Mapping[str, str]) -> list[str]:
-    counts = [Counter(verdicts.values()) for verdicts in (before, verdicts_of(report.claims))]
-    cells = [str(count[verdict]) for count in counts for verdict in WORDS]
-    return [f"[{report.name}](#{report.name})", *cells, str(report.unfinished)]
+def _scores(document: Document, reports: Sequence[Report]) -> None:
+    """Write how many orders of each report hold, before and after the correction."""
+    document.section("The score of each paper")
+    rows = []
+    for report in reports:
+        plain = counts_of([claim["verdict"] for claim in report.claims])
+        numbers = [str(len(report.claims)), *plain, *counts_of(corrected(report.claims))]
+        rows.append([f"[{report.title}](#{report.name})", *numbers, str(report.versions), str(report.unfinished)])
+    sums = [str(sum(int(row[column]) for row in rows)) for column in range(1, 8)]
+    rows.append(["together", *sums, "", str(sum(report.unfinished for report in reports))])
+    header = [*WORDS.values(), *(f"{word}, corrected" for word in WORDS.values())]
+    document.table(
+        "Orders by report; test rows are used once for each version of the search, and there were at least so many",
+        ["report", "orders", *header, "versions", "parts not run"],
+        rows,
+    )
+    document.picture(SCORES, "Orders that hold, don't, and are too close to call: plain above, corrected below.")
+
+
+def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Reason]) -> None:
+    """Write how many orders do not hold for which cause."""
+    counts: dict[str, Counter[str]] = {}
+    for report in reports:
+        for claim, strict in zip(report.claims, corrected(report.claims), strict=True):
+            if claim["verdict"] == NO:
+                counts.setdefault(_cause(report.name, claim, strict, reasons)[0], Counter())[report.name] += 1
+    if not counts:
+        return
+    document.section("Why orders do not hold", "Each order has its reason in the part on its report, below.")
+    names = [report.name for report in reports]
+    rows = [
+        [text, *(str(counts[cause][name]) for name in names), str(counts[cause].total())]
+        for cause, text in CAUSES.items()
+        if cause in counts
+    ]
+    document.table("Orders that do not hold, by cause", ["cause", *names, "together"], rows)
+
+
+def _cause(report: str, claim: Mapping[str, Any], strict: str, reasons: Sequence[Reason]) -> tuple[str, str]:
+    """Return the cause of an order that does not hold, and the reason in words."""
+    known = [one for one in reasons if not one.turned and one.explains(report, claim)]
+    if known:
+        return known[0].cause, " ".join(one.reason for one in known)
+    return ("chance", CHANCE) if strict == UNSURE else ("unknown", UNKNOWN)
 
 
 def _report(document: Document, report: Report, before: Mapping[str, str], reasons: Sequence[Reason]) -> None:
     whole = f" {report.unfinished} parts were not run." if report.unfinished else ""
-    document.section(report.name, f"{report.paper}. [The report]({report.name}/report.md).{whole}")
+    document.section(report.name, f"{report.paper}. [The report]({report.name}/{REPORT}).{whole}")
     counts: dict[str, Counter[str]] = {}
     for claim in report.claims:
         counts.setdefault(claim["where"], Counter())[claim["verdict"]] += 1
     rows = [[where, *(str(count[verdict]) for verdict in WORDS)] for where, count in counts.items()]
     document.table(f"{report.name}, by table", ["where in the paper", *WORDS.values()], rows)
+    after = corrected(report.claims)
     rows = [
         [
             claim["problem"],
@@ -206,24 +276,57 @@ def _report(document: Document, report: Report, before: Mapping[str, str], reaso
             claim["of"],
             " / ".join(claim["paper"]) if any(claim["paper"]) else ABSENT,
             " / ".join(claim["here"]),
-            claim["detail"] or ABSENT,
             WORDS[before[order_of(claim)]] if order_of(claim) in before else ABSENT,
             WORDS[claim["verdict"]],
+            WORDS[strict],
         ]
-        for claim in report.claims
+        for claim, strict in zip(report.claims, after, strict=True)
     ]
-    header = ["on", "where in the paper", "order", "by", "paper", "here", "how sure", "before", "now"]
+    header = ["on", "where in the paper", "order", "by", "paper", "here", "before", "now", "corrected"]
     document.table(f"{report.name}, all orders", header, rows)
     gone = len(before.keys() - verdicts_of(report.claims).keys())
     if gone:
         document.text(f"{gone} orders that were judged before are not judged now.")
-    document.items([_explained(report.name, claim, reasons) for claim in report.claims if claim["verdict"] == NO])
+    document.items(
+        [
+            f"**{_sentence(claim)}** does not hold. {_cause(report.name, claim, strict, reasons)[1]}"
+            for claim, strict in zip(report.claims, after, strict=True)
+            if claim["verdict"] == NO
+        ]
+    )
+    turned = [
+        f"**{_sentence(claim)}** turned with the search. {one.reason}"
+        for claim in report.claims
+        for one in reasons
+        if one.turned and one.explains(report.name, claim)
+    ]
+    document.items(turned)
 
 
-def _explained(report: str, claim: Mapping[str, Any], reasons: Sequence[Reason]) -> str:
-    why = " ".join(one.reason for one in reasons if one.explains(report, claim)) or UNKNOWN
+def _sentence(claim: Mapping[str, Any]) -> str:
     order = f"{claim['first']} {claim['relation']} {claim['second']} by {claim['of']}"
-    return f"**{claim['problem']}, {claim['where']}: {order}** does not hold. {why}"
+    return f"{claim['problem']}, {claim['where']}: {order}"
+
+
+def draw_scores(path: Path, reports: Sequence[Report]) -> None:
+    """Draw a row for each report: orders that hold, don't, and are too close, plain and corrected."""
+    figure = figure_class()(figsize=(10, 0.7 * len(reports) + 1.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for row, report in enumerate(reversed(reports)):
+        plain = [claim["verdict"] for claim in report.claims]
+        for height, verdicts in ((0.19, plain), (-0.19, corrected(report.claims))):
+            start = 0.0
+            for verdict, n in zip(WORDS, map(int, counts_of(verdicts)), strict=True):
+                share = n / len(verdicts)
+                axes.barh(row + height, share, left=start, height=0.34, color=COLOURS[verdict])
+                axes.text(start + share / 2, row + height, str(n) if n else "", ha="center", va="center", fontsize=8)
+                start += share
+    axes.set_yticks(range(len(reports)), [report.name for report in reversed(reports)])
+    axes.set_xticks([])
+    axes.spines[:].set_visible(False)
+    handles = [axes.barh(0, 0, color=colour) for colour in COLOURS.values()]
+    figure.legend(handles, list(WORDS.values()), loc="outside upper right", ncols=3, frameon=False)
+    save(figure, path)
 
 
 def written_page(folder: Path) -> str:
@@ -248,10 +351,10 @@ def write_before(folder: Path, commit: str) -> None:
 
 
 def main() -> int:
-    """Write the page, check it, or write down what was before."""
+    """Write the page and the reports, check them, or write down what was before."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the folder of the reports' folders")
-    parser.add_argument("--check", action="store_true", help=f"end with 1 if {PAGE} is not up to date")
+    parser.add_argument("--check", action="store_true", help=f"end with 1 if {PAGE} or a report is not up to date")
     parser.add_argument("--before", metavar="COMMIT", help=f"write {BEFORE} from the reports of this commit")
     options = parser.parse_args()
     try:
@@ -260,11 +363,15 @@ def main() -> int:
         page, text = options.folder / PAGE, written_page(options.folder)
     except DataError as error:
         parser.exit(1, f"{error}\n")
+    cite = options.folder / CITE, cite_page(options.folder, read_results(options.folder))
+    texts = dict([(page, text), cite, *written_reports(options.folder).items()])
     if options.check:
-        fresh = page.is_file() and page.read_text(encoding="utf-8") == text
+        fresh = all(path.is_file() and path.read_text(encoding="utf-8") == text for path, text in texts.items())
         print(f"{page} is {'up to date' if fresh else 'out of date: run this without --check'}.")
         return 0 if fresh else 1
-    write_whole(page, text.encode("utf-8"))
+    for path, text in texts.items():
+        write_whole(path, text.encode("utf-8"))
+    draw_scores(options.folder / SCORES, read_reports(options.folder))
     return 0
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from visterm.metrics import SignedRanks, signed_ranks
 from visterm_research.comparison.claims import RESAMPLES, Claim, percent, ranks_claim
-from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval, by_ranks
+from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval, by_ranks, p_of_interval
 from visterm_research.pamir.methods import PAMIR, SVM
 from visterm_research.pamir.search_run import SearchRun
 from visterm_research.papers import read_paper
@@ -101,6 +101,7 @@ def gain_claim(run: SearchRun, number: str, shares: Shares, more: str, less: str
             run.name, (paper_gains[0], paper_gains[1]), (our_gains[0], our_gains[1]),
             by_interval(float(low), float(high)),
             f"95 % interval of the difference {low:+.1%} to {high:+.1%}", "greater than",
+            p_of_interval(float(low), float(high)),
         )
     )  # fmt: skip
 

@@ -196,7 +196,8 @@ class SearchRun:
         return self.comparison.trials.validate(self.rows(features), method, settings)
 
     def _test_result(self, choice: SearchChoice, number: int) -> Judged:
-        return self.comparison.trials.judge(self.rows(choice.features, number), choice)
+        look = self.name, f"{choice.method.label}, division {number + 1}"
+        return self.comparison.trials.judge(self.rows(choice.features, number), choice, look)
 
 
 def _avgp(record: Record | None) -> float | None:

@@ -47,8 +47,8 @@ def run(comparison: Comparison) -> dict[str, Any]:
         "own score: with words (IW) or by images alone (I). Learning rates, α, γ and dimensions are searched together: "
         "points drawn from a box of values, then steps from the best one, beyond the box where it lies at an edge; the "
         "SVM's by the mean rank of an image's label. "
-        "The test rows are ranked once, by what was chosen. p@10 is at most 10 %, as in the paper; MAP is the mean "
-        "reciprocal rank. "
+        "The test rows are ranked by what was chosen, once for each version of the search. p@10 is at most 10 %, as "
+        "in the paper; MAP is the mean reciprocal rank. "
         "An image with several tags is right for the quadruplet's tag alone."
     )
     options, runs = comparison.options, []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from visterm_research.comparison.claims import Claim, percent
-from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval
+from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval, p_of_interval
 from visterm_research.papers import read_paper
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, interval_of
 from visterm_research.ugc.methods import (
@@ -163,8 +163,9 @@ def settings_part(runs: Sequence[TagRun]) -> None:
         "Settings",
         "The settings of a method are searched together: points drawn from a box of values, then steps from the best "
         "one. If the best value lies at an edge of the box, the box is widened. The setting of the best F1 over the "
-        "validation rows, averaged as the table does, was judged by the test rows, once. Networks have the same number "
-        "of trials and of epochs, and stop by the MAP of the same validation rows; the paper's network, "
+        "validation rows, averaged as the table does, was judged by the test rows, once for each version of the search."
+        " Networks have the same number of trials and of epochs, and stop by the MAP of the same validation rows; the "
+        "paper's network, "
         "`hidden=[4096, 8192, 2048]`, is too slow here, and smaller ones are tried. On made-up tags the two "
         "cross-entropies that move the vectors of tags may start from random ones (dim), and try first what did best "
         "in `research/experiments/sampled_dictionary.py`, on the same validation rows. Fits ran on "
@@ -251,6 +252,7 @@ def _judged(run: TagRun, order: Order, kind: str, room: float = 0.0) -> Claim:
     return Claim(
         order.first, order.second, f"{order.of} {kind}", paper.PLACES[order.data], run.name, (theirs[0], theirs[1]),
         (here[0], here[1]), by_interval(low, high), detail, relation,
+        p_of_interval(low, high),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data import hold_one_out, read_table, sibling_sets
+from visterm.data import hold_one_out, read_mulan, read_table, sibling_sets
 from visterm_research.comparison.claims import Claim, least_claim, shown_metric
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.methods import PAPER_STEPS, PRIOR, Method
@@ -21,7 +21,6 @@ from visterm_research.comparison.search import Axis, Box
 from visterm_research.comparison.sources import DELICIOUS, NUSWIDE, known_folders
 from visterm_research.comparison.verdicts import by_ratio
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
-from visterm_research.data.mulan import read_mulan
 from visterm_research.papers import read_paper
 
 paper = read_paper("vse_ens")

@@ -17,9 +17,11 @@ import numpy as np
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text, why_no_file
 from visterm.core.remote import as_path
+from visterm.data.data_sets import data_set_records, is_data_set
 from visterm.data.frames import FrameTable, as_table, unique_names
 from visterm.data.image_folders import is_there
 from visterm.data.images import image_name
+from visterm.data.tag_formats.coco import coco_records
 from visterm.data.tag_formats.record import Splitter, TagRecord, parse_list, record, split_name
 from visterm.data.text_files import GUARD, UTF16, read_text, unguarded
 
@@ -76,11 +78,12 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
     """Read a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts: one record for each row.
 
     JSON lines are recognised by the suffix or the first character. The delimiter of other tables is the one in a first
-    line such as ``sep=;``, which Excel supports, or else the one that yields the best header. Tag columns of the same
-    name are joined. `options` may name columns to use instead of `IMAGE_COLUMNS` and `TAGS_COLUMNS`; case is ignored.
-    An optional column of `USER_COLUMNS` has the owner of each image. Raises TagFileError if the file does not exist or
-    is not UTF-8 (or UTF-16 with a byte-order mark), a column is missing, a column other than the tags occurs twice, or
-    a row is invalid: the message names file and line.
+    line such as ``sep=;``, which Excel supports, or else the one that yields the best header. COCO's JSON of instances
+    and data sets (`read_data_set`) are tables, too. Tag columns of the same name are joined. `options` may name columns
+    to use instead of `IMAGE_COLUMNS` and `TAGS_COLUMNS`; case is ignored. An optional column of `USER_COLUMNS` has the
+    owner of each image. Raises TagFileError if the file does not exist or is not UTF-8 (or UTF-16 with a byte-order
+    mark), a column is missing, a column other than the tags occurs twice, or a row is invalid: the message names file
+    and line.
     """
     if (table := as_table(source)) is not None:
         return table_records(table, **options)[1]
@@ -91,8 +94,13 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
         expected += "" if advice else "; or a folder of .txt files, 'xmp' or 'auto'"
         raise TagFileError(problem, setting="tags", value=source, expected=expected, advice=advice)
 
+    if is_data_set(path):
+        return data_set_records(path)
     form = _tag_form(options)
-    rows = table_rows(path, read_text(path, or_utf16=True), form)
+    text = read_text(path, or_utf16=True)
+    if (records := coco_records(path, text)) is not None:
+        return records
+    rows = table_rows(path, text, form)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))

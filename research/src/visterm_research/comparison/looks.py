@@ -1,0 +1,49 @@
+"""A log of each time that test rows were looked at, kept beside the report."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+LOG = "looks.jsonl"
+"""A line for each look. Unlike finished results it is never made anew: keep it when you move a report."""
+
+
+class Looks:
+    """The log in a folder.
+
+    Each line has the ``date``, the ``rows`` by the name of their problem, and the ``method`` that they judged. A line
+    without a method is a version of the whole report from before there was a log, with its ``commit``.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the report.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOG
+
+    def add(self, rows: str, method: str) -> None:
+        """Write down that a method was judged by the test rows of a problem."""
+        entry = {"date": datetime.now(UTC).date().isoformat(), "rows": rows, "method": method}
+        with self._path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+    def versions(self) -> dict[str, int]:
+        """Return by problem how many versions of the search judged one method at most."""
+        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.is_file() else []
+        counts: dict[str, Counter[str]] = {}
+        for entry in map(json.loads, lines):
+            counts.setdefault(entry["rows"], Counter())[entry.get("method", "")] += 1
+        return {rows: of.pop("", 0) + max(of.values(), default=0) for rows, of in counts.items()}
+
+
+def shown_versions(versions: Mapping[str, int]) -> str:
+    """Return a sentence on how often test rows were used: at least as often as the log says."""
+    counts = set(versions.values()) or {1}
+    counted = str(max(counts)) if len(counts) == 1 else ", ".join(f"{n} on {rows}" for rows, n in versions.items())
+    return f"Test rows are used once for each version of the search; there were at least {counted} versions."

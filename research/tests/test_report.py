@@ -1,0 +1,119 @@
+"""A report: the paper's table and ours first, then verdicts; other data and quick runs say what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from visterm_research.comparison.claims import Claim
+from visterm_research.comparison.folder import begin_folder
+from visterm_research.comparison.looks import LOG, Looks, shown_versions
+from visterm_research.comparison.report import finished_elsewhere, report_of, titled
+from visterm_research.comparison.verdicts import NO, UNSURE, YES
+
+MACHINE = {"processor": "one", "threads": 2, "python": "3.11", "numpy": "2.4", "visterm": "0.1"}
+
+
+def claim(first: str, second: str, verdict: str, paper: tuple[str, str], **fields: Any) -> dict[str, Any]:
+    about = {"of": "p@1", "where": "Table 2", "problem": "photos", "here": ("5 %", "6 %"), "p_value": 0.001, **fields}
+    return Claim(first, second, paper=paper, verdict=verdict, **about).as_dict()
+
+
+CLAIMS = [
+    claim("A", "B", NO, ("4 %", "2 %")),
+    claim("A", "C", YES, ("4 %", "3 %"), here=("5 %", "1 %")),
+    claim("A", "B", UNSURE, ("", ""), where="section 3", p_value=0.4),
+]
+
+
+def results(**changes: Any) -> dict[str, Any]:
+    return {
+        "title": "One comparison",
+        "paper": "A paper",
+        "judged": ".",
+        "seed": 3,
+        "command": "visterm reproduce one",
+        "data": {},
+        "machine": MACHINE,
+        "hours_of_fits": 0.5,
+        "tested": {"photos": {"A": {}, "B": {}}, "scenes": {}},
+        "claims": CLAIMS,
+        "preface": ["Measured so."],
+        "parts": ["## On photos", "Photos.", "## On scenes", "Scenes.", "## Settings", "Chosen."],
+        "unfinished": [],
+        "quick": False,
+        "left_out": [],
+        **changes,
+    }
+
+
+def test_a_report_begins_with_the_papers_table_and_ours_beside_it() -> None:
+    report = report_of(results(), {"photos": 2})
+    headings = [line[3:] for line in report.splitlines() if line.startswith("## ")]
+    assert headings == [
+        "The paper's table, and ours beside it",
+        "Does the paper's order hold here?",
+        "How it was measured",
+        "On photos",
+        "Settings",
+        "Machine",
+    ]
+    lines = report.splitlines()
+    first = lines.index("| by | method | paper | photos |")
+    assert lines[first + 2 : first + 5] == [
+        "| p@1 | A | 4 % | 5 % |",
+        "| p@1 | C | 3 % | 1 % |",
+        "| p@1 | B | 2 % | 6 % |",
+    ]
+    assert "Of 3 comparisons, 1 hold, 1 do not, and 1 are too close to call." in report
+    assert "at least 2 versions" in report
+
+
+def test_reports_of_one_comparison_have_the_names_of_their_data() -> None:
+    other = [{**one, "problem": name} for one in CLAIMS for name in ("sea", "sky", "sun")]
+    assert titled(results()) == "One comparison on photos"
+    assert titled(results(claims=other)) == "One comparison on sea, sky and sun"
+    assert titled(results(claims=[])) == "One comparison"
+
+
+def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
+    table = {"caption": "T", "header": ["method", "data", "p@1", "paper"], "rows": [["A", "photos", "5 %", "4 %"]]}
+    table["rows"] += [["A", "ImageNet (paper)", "4 %", "4 %"]]
+    report = report_of(results(quick=True, data={"corel5k": {}}, parts=["## On photos", table]), {})
+    assert "**A quick run on the features of corel5k and tiny drawn data: " in report
+    assert "| A | photos | 5 % |" in report
+    assert "4 %" not in report
+    assert "paper)" not in report
+
+
+def test_what_another_report_of_the_paper_has_is_named_and_not_missing() -> None:
+    here = results(unfinished=["A on scenes", "C on photos"])
+    there = results(tested={"scenes": {"A": {}}})
+    elsewhere = finished_elsewhere("here", {"here": here, "there": there})
+    assert elsewhere == {"A on scenes": "there"}
+    report = report_of(here, {}, elsewhere)
+    assert "* C on photos" in report
+    assert "A on scenes" not in report
+    assert "[another report](../there/report.md)" in report
+    assert "Not finished" not in report_of(results(unfinished=["A on scenes"]), {}, elsewhere)
+
+
+def test_looks_are_logged_and_counted_by_versions_of_the_search(tmp_path: Path) -> None:
+    begin_folder(tmp_path, "A paper")
+    looks = Looks(tmp_path)
+    assert looks.versions() == {}
+    (tmp_path / LOG).write_text(json.dumps({"date": "2026-11-21", "rows": "photos", "commit": "abc"}) + "\n")
+    for method in ("A", "B", "A"):
+        looks.add("photos", method)
+    looks.add("scenes", "A")
+    assert looks.versions() == {"photos": 3, "scenes": 1}
+    begin_folder(tmp_path, "A paper")  # the log is part of a report
+    assert "3 on photos, 1 on scenes versions" in shown_versions(looks.versions())
+
+
+@pytest.mark.parametrize(("versions", "text"), [({}, "at least 1 "), ({"a": 3, "b": 3}, "at least 3 versions.")])
+def test_reports_say_how_often_test_rows_were_used(versions: dict[str, int], text: str) -> None:
+    assert text in shown_versions(versions)
