@@ -21,9 +21,18 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains, FitsLeavingOut
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, PROBED, ColumnSet, Settings, make_member, own_settings
+from visterm.models.blend.candidates import (
+    GROWTHS,
+    MUST_GAIN,
+    PAIRWISE,
+    PROBED,
+    ColumnSet,
+    Settings,
+    make_member,
+    own_settings,
+)
 from visterm.models.blend.kept import explains, tag_vectors
-from visterm.models.blend.mixing import NEARLY_BEST, best_pair, both_maps, image_map, word_map
+from visterm.models.blend.mixing import NEARLY_BEST, best_pair, both_maps, image_map, surely_gains, word_map
 from visterm.models.blend.splits import MAX_WEIGHTED_MODELS, Split, TaggedRows, an_eighth, judged_tags
 from visterm.models.stopping import EpochRecord, OnEpoch, visible_columns
 
@@ -134,7 +143,10 @@ def try_candidates(
         elif done and not trial.reason and trial.name in PROBED:
             trial.reason = probes.reason_to_skip(trial, done)
         if not trial.reason:
-            attempt(trial, splits, monitor, Halving.beside(done, splits[0], trial))
+            halving = Halving.beside(done, splits[0], trial)
+            attempt(trial, splits, monitor, halving)
+            if halving is not None and trial.name in MUST_GAIN:
+                halving.leave_out_unsure()
             refit_seconds += trial.seconds_again(n_all)
         done.append(trial)
     if done[0].error is not None and not any(trial.n_rows for trial in done):
@@ -249,19 +261,31 @@ class Halving:
 
     def __call__(self, record: EpochRecord) -> str | None:
         """Return "stop", and set the reason of the trial, if the candidate won't add to the best trial."""
-        epoch, before = record["epoch"], self._map
-        if record["map"] is None or epoch & (epoch - 1):
+        epoch, before, Y = record["epoch"], self._map, self._split.judged.Y
+        if ("map" in record and record["map"] is None) or epoch & (epoch - 1):
             return None
-        self._map = record["map"]
+        self._map = record["map"] if "map" in record else image_map(self._scores(), Y)
         if epoch < FIRST_RUNG or 2 * self._map - before >= NEAR_MAP * (self._best.map or 0.0):
             return None
-        scores = _scaled_scores(self._trial.model, self._trial.columns.of(self._split.judged.X), self._split)[0]
         assert self._best.scores is not None
-        gain = best_pair(scores, self._best.scores, self._split.judged.Y)[1]
+        gain = best_pair(self._scores(), self._best.scores, Y)[1]
         if gain >= MIN_RUNG_GAIN:
             return None
         self._trial.reason = f"left out: after {epoch} epochs, it adds {gain:.3f} to the MAP of {self._best.title}"
         return "stop"
+
+    def leave_out_unsure(self) -> None:
+        """Leave a fitted candidate out, with a reason, if it doesn't surely add to the MAP of the best trial."""
+        trial, Y = self._trial, self._split.judged.Y
+        if trial.scores is None or self._best.scores is None:
+            return
+        mix, gain = best_pair(trial.scores, self._best.scores, Y)
+        if not surely_gains(mix, self._best.scores, Y):
+            trial.reason = f"left out: it adds only {gain:.3f} to the MAP of {self._best.title}"
+            trial.scores, trial.n_rows = None, 0
+
+    def _scores(self) -> NDArray[np.float32]:
+        return _scaled_scores(self._trial.model, self._trial.columns.of(self._split.judged.X), self._split)[0]
 
 
 def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_epoch: OnEpoch | None = None) -> None:
@@ -303,7 +327,7 @@ def _scores_of(
     if split.rows is not None:
         X, X_judged = (visible_columns(model, features, split.rows) for features in (X, X_judged))
     if not X_judged.shape[0]:
-        model.fit(X, split.learned.Y, monitor=monitor)
+        model.fit(X, split.learned.Y, side=split.learned.side, monitor=monitor)
         return np.empty((0, split.judged.Y.shape[1]), np.float32), 0.0, 1.0
 
     if isinstance(model, FitsLeavingOut) and _leaves_out(model, split):
@@ -313,9 +337,11 @@ def _scores_of(
             dtype=np.float32,
             shape=(X.shape[0], hidden.shape[0]),
         )
-        scores = model.fit_leaving_out(split.learned.Y + picked @ hidden, split.images, hidden.indices)
+        Y = split.learned.Y + picked @ hidden
+        scores = model.fit_leaving_out(Y, split.images, hidden.indices, side=split.learned.side)
         return _without_known(scores, split)
-    model.fit(X, split.learned.Y, valid=(X_judged, split.judged.Y), monitor=monitor, on_epoch=on_epoch)
+    valid = X_judged, split.judged.Y
+    model.fit(X, split.learned.Y, side=split.learned.side, valid=valid, monitor=monitor, on_epoch=on_epoch)
     return _scaled_scores(model, X_judged, split)
 
 
@@ -414,8 +440,8 @@ def has_vectors(model: Annotator) -> bool:
 def _fitted_spare(columns: ColumnSet, split: Split, n_jobs: int | None, monitor: Progress) -> MemberTrial:
     model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
     trial = MemberTrial(MODELS.name_of(model), model, own_settings(model), -1, columns)
-    (X, Y), n = split.learned, split.learned.X.shape[0]
+    n = split.learned.X.shape[0]
     rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
-    attempt(trial, [split._replace(learned=TaggedRows(X[rows], Y[rows]))], monitor)
+    attempt(trial, [split._replace(learned=split.learned.part(rows))], monitor)
     trial.reason = f"{SPARE_REASON}, but {trial.reason}" if trial.reason else SPARE_REASON
     return trial

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from implicit.cpu.als import AlternatingLeastSquares
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import check_count, check_number, check_tags
 from visterm.core.errors import DataError
+from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
 from visterm.core.products import product
+from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.models.base import Annotator
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
+from visterm.models.stopping import OnEpoch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -25,14 +29,15 @@ class Als(Annotator):
     """Factorises the matrix of images known by number and their tags, with a confidence for each entry.
 
     ``score(i, t) = u_i · v_t``, where U and V minimise ``Σ_it c_it (y_it - u_i · v_t)² + regularization (‖U‖² + ‖V‖²)``
-    over all entries, with ``c_it = 1 + alpha w_it`` for given tags of weight w (1 without weights), and 1 for others.
-    With features, U is then predicted by ridge regression.
+    over all entries, with ``c_it = alpha w_it`` for given tags of weight w (1 without weights), and 1 for others. With
+    features, U is then predicted by ridge regression.
 
     Parameters
     ----------
     dim : int
         Width of the vectors.
     regularization, alpha : float
+        The defaults are implicit's. With few tags per image, more of both is better: ``auto`` takes 30 and 4.
     epochs : int
         Number of times that both matrices are solved for.
     n_jobs : int, optional
@@ -47,7 +52,7 @@ class Als(Annotator):
 
     References
     ----------
-    Hu, Koren, Volinsky: Collaborative filtering for implicit feedback datasets. ICDM 2008. Equation 3.
+    Hu, Koren, Volinsky: Collaborative filtering for implicit feedback datasets. ICDM 2008. Equations 3 to 5.
     """
 
     learned: ClassVar[dict[str, Kind]] = {
@@ -64,15 +69,60 @@ class Als(Annotator):
     n_jobs: int | None = None
     random_state: RandomState = 0
 
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self.check_settings()
-        als = AlternatingLeastSquares(
-            factors=self.dim, regularization=self.regularization, alpha=self.alpha, iterations=self.epochs,
-            num_threads=resolve_jobs(self.n_jobs), random_state=int(rng.integers(2**31)),
-        )  # fmt: skip
+    def fold_in(self, Y: sp.csr_array) -> Matrix:
+        """Return the rows of images with the tags or weights `Y`: the best ones for V (equation 4)."""
+        solver = self._solver()
+        solver.item_factors = self.tag_rows_
         with one_blas_thread():
-            als.fit(sp.csr_matrix(self.weighted(Y)), show_progress=False)
-        rows, self.tag_rows_ = (np.ascontiguousarray(M) for M in (als.user_factors, als.item_factors))
+            return np.asarray(solver.recalculate_user(np.arange(Y.shape[0]), sp.csr_matrix(Y, dtype=np.float32)))
+
+    def add_tags(self, X: Any, Y_new: Any) -> Self:
+        """Add tags: their rows are the best ones for U (equation 5). The rows of the old tags don't change.
+
+        Parameters
+        ----------
+        X : array-like or sparse, shape (n_images, n_features), or None
+            Training images, with all that have a new tag; None: all training images.
+        Y_new : array-like or sparse, shape (n_images, n_new)
+            Above 0: the image has the new tag.
+        """
+        check_fitted(self)
+        X = self._check_features(X)
+        added = sp.csr_matrix(check_tags(Y_new, X.shape[0]) > 0, dtype=np.float32)
+        solver = self._solver()
+        solver.user_factors = self._image_rows(X)
+        with one_blas_thread():
+            rows = solver.recalculate_item(np.arange(added.shape[1]), sp.csr_matrix(added.T))
+        self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
+        self.n_tags_ += added.shape[1]
+        return self
+
+    def _fit_monitored(
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: object, monitor: Progress,
+        on_epoch: OnEpoch | None,
+    ) -> None:  # fmt: skip
+        self.check_settings()
+        solver = self._solver(int(rng.integers(2**31)))
+
+        def after_epoch(number: int, *_: object) -> None:
+            self._keep(solver, X)
+            if on_epoch is not None and on_epoch({"epoch": number + 1}) == "stop":
+                raise StopIteration
+
+        with one_blas_thread(), suppress(StopIteration):
+            callback = None if on_epoch is None else after_epoch
+            solver.fit(sp.csr_matrix(self.weighted(Y)), show_progress=False, callback=callback)
+        self._keep(solver, X)
+
+    def _solver(self, seed: int = 0) -> Any:
+        return AlternatingLeastSquares(
+            factors=self.dim, regularization=self.regularization, alpha=self.alpha, iterations=self.epochs,
+            num_threads=resolve_jobs(self.n_jobs), random_state=seed,
+        )  # fmt: skip
+
+    def _keep(self, solver: Any, X: Matrix) -> None:
+        """Set the learned attributes."""
+        rows, self.tag_rows_ = (np.ascontiguousarray(M) for M in (solver.user_factors, solver.item_factors))
         if not getattr(self, "by_number_", False):
             weights, intercept = fit_ridge(X, rows, mean_square_norm(X))
             rows = np.ascontiguousarray(np.vstack([weights, intercept]), np.float32)
