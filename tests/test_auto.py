@@ -501,7 +501,7 @@ def test_training_als_is_stopped_early_and_left_out_beside_a_model_that_knows_mo
     Y = plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train
     weak = ("als", {"dim": 12, "regularization": 1e-6})  # overfits
     model = Auto(candidates=[("ease", {}), weak], n_jobs=1).fit(None, Y)
-    assert model.report_[1]["reason"].startswith("left out: after 4 epochs, it adds 0.0")
+    assert model.report_[1]["reason"].startswith("left out: after 4 epochs, it adds only 0.0")
     assert model.report_[1]["map"] is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter as now
 from typing import Self
 
@@ -144,9 +144,10 @@ def try_candidates(
             trial.reason = probes.reason_to_skip(trial, done)
         if not trial.reason:
             halving = Halving.beside(done, splits[0], trial)
-            attempt(trial, splits, monitor, halving)
             if halving is not None and trial.name in MUST_GAIN:
-                halving.leave_out_unsure()
+                halving.attempt_if_it_gains(monitor)
+            else:
+                attempt(trial, splits, monitor, halving)
             refit_seconds += trial.seconds_again(n_all)
         done.append(trial)
     if done[0].error is not None and not any(trial.n_rows for trial in done):
@@ -261,31 +262,40 @@ class Halving:
 
     def __call__(self, record: EpochRecord) -> str | None:
         """Return "stop", and set the reason of the trial, if the candidate won't add to the best trial."""
-        epoch, before, Y = record["epoch"], self._map, self._split.judged.Y
-        if ("map" in record and record["map"] is None) or epoch & (epoch - 1):
+        epoch, before = record["epoch"], self._map
+        if record["map"] is None or epoch & (epoch - 1):
             return None
-        self._map = record["map"] if "map" in record else image_map(self._scores(), Y)
+        self._map = record["map"]
         if epoch < FIRST_RUNG or 2 * self._map - before >= NEAR_MAP * (self._best.map or 0.0):
             return None
+        scores = _scaled_scores(self._trial.model, self._trial.columns.of(self._split.judged.X), self._split)[0]
         assert self._best.scores is not None
-        gain = best_pair(self._scores(), self._best.scores, Y)[1]
+        gain = best_pair(scores, self._best.scores, self._split.judged.Y)[1]
         if gain >= MIN_RUNG_GAIN:
             return None
         self._trial.reason = f"left out: after {epoch} epochs, it adds {gain:.3f} to the MAP of {self._best.title}"
         return "stop"
 
-    def leave_out_unsure(self) -> None:
-        """Leave a fitted candidate out, with a reason, if it doesn't surely add to the MAP of the best trial."""
-        trial, Y = self._trial, self._split.judged.Y
-        if trial.scores is None or self._best.scores is None:
-            return
-        mix, gain = best_pair(trial.scores, self._best.scores, Y)
-        if not surely_gains(mix, self._best.scores, Y):
-            trial.reason = f"left out: it adds only {gain:.3f} to the MAP of {self._best.title}"
-            trial.scores, trial.n_rows = None, 0
+    def attempt_if_it_gains(self, monitor: Progress) -> None:
+        """Fit and measure a candidate of `MUST_GAIN` if four epochs of it add to the best trial.
 
-    def _scores(self) -> NDArray[np.float32]:
-        return _scaled_scores(self._trial.model, self._trial.columns.of(self._split.judged.X), self._split)[0]
+        It is left out, with a reason, if these or the whole fit don't add: the whole fit must add surely.
+        """
+        trial, best, Y = self._trial, self._best, self._split.judged.Y
+        assert best.scores is not None
+        short = replace(trial, model=clone(trial.model).set_params(epochs=FIRST_RUNG))
+        for tried in (short, trial):
+            attempt(tried, [self._split], monitor)
+            if tried.scores is None:
+                trial.reason = tried.reason
+                return
+            mix, gain = best_pair(tried.scores, best.scores, Y)
+            is_sure = gain >= MIN_RUNG_GAIN if tried is short else surely_gains(mix, best.scores, Y)
+            if not is_sure:
+                epochs = f"after {FIRST_RUNG} epochs, " if tried is short else ""
+                trial.reason = f"left out: {epochs}it adds only {gain:.3f} to the MAP of {best.title}"
+                trial.scores, trial.n_rows = None, 0
+                return
 
 
 def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_epoch: OnEpoch | None = None) -> None:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from implicit.cpu.als import AlternatingLeastSquares
 
-from visterm.core.checks import check_count, check_number, check_tags
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import DataError
-from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
 from visterm.core.products import product
-from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.models.base import Annotator
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
-from visterm.models.stopping import OnEpoch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,7 +48,7 @@ class Als(Annotator):
 
     References
     ----------
-    Hu, Koren, Volinsky: Collaborative filtering for implicit feedback datasets. ICDM 2008. Equations 3 to 5.
+    Hu, Koren, Volinsky: Collaborative filtering for implicit feedback datasets. ICDM 2008. Equations 3 and 4.
     """
 
     learned: ClassVar[dict[str, Kind]] = {
@@ -76,57 +72,22 @@ class Als(Annotator):
         with one_blas_thread():
             return np.asarray(solver.recalculate_user(np.arange(Y.shape[0]), sp.csr_matrix(Y, dtype=np.float32)))
 
-    def add_tags(self, X: Any, Y_new: Any) -> Self:
-        """Add tags: their rows are the best ones for U (equation 5). The rows of the old tags don't change.
-
-        Parameters
-        ----------
-        X : array-like or sparse, shape (n_images, n_features), or None
-            Training images, with all that have a new tag; None: all training images.
-        Y_new : array-like or sparse, shape (n_images, n_new)
-            Above 0: the image has the new tag.
-        """
-        check_fitted(self)
-        X = self._check_features(X)
-        added = sp.csr_matrix(check_tags(Y_new, X.shape[0]) > 0, dtype=np.float32)
-        solver = self._solver()
-        solver.user_factors = self._image_rows(X)
-        with one_blas_thread():
-            rows = solver.recalculate_item(np.arange(added.shape[1]), sp.csr_matrix(added.T))
-        self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
-        self.n_tags_ += added.shape[1]
-        return self
-
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: object, monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:  # fmt: skip
+    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()
         solver = self._solver(int(rng.integers(2**31)))
-
-        def after_epoch(number: int, *_: object) -> None:
-            self._keep(solver, X)
-            if on_epoch is not None and on_epoch({"epoch": number + 1}) == "stop":
-                raise StopIteration
-
-        with one_blas_thread(), suppress(StopIteration):
-            callback = None if on_epoch is None else after_epoch
-            solver.fit(sp.csr_matrix(self.weighted(Y)), show_progress=False, callback=callback)
-        self._keep(solver, X)
+        with one_blas_thread():
+            solver.fit(sp.csr_matrix(self.weighted(Y)), show_progress=False)
+        rows, self.tag_rows_ = (np.ascontiguousarray(M) for M in (solver.user_factors, solver.item_factors))
+        if not getattr(self, "by_number_", False):
+            weights, intercept = fit_ridge(X, rows, mean_square_norm(X))
+            rows = np.ascontiguousarray(np.vstack([weights, intercept]), np.float32)
+        self.weights_ = rows
 
     def _solver(self, seed: int = 0) -> Any:
         return AlternatingLeastSquares(
             factors=self.dim, regularization=self.regularization, alpha=self.alpha, iterations=self.epochs,
             num_threads=resolve_jobs(self.n_jobs), random_state=seed,
         )  # fmt: skip
-
-    def _keep(self, solver: Any, X: Matrix) -> None:
-        """Set the learned attributes."""
-        rows, self.tag_rows_ = (np.ascontiguousarray(M) for M in (solver.user_factors, solver.item_factors))
-        if not getattr(self, "by_number_", False):
-            weights, intercept = fit_ridge(X, rows, mean_square_norm(X))
-            rows = np.ascontiguousarray(np.vstack([weights, intercept]), np.float32)
-        self.weights_ = rows
 
     def _image_rows(self, X: Matrix) -> Matrix:
         if getattr(self, "by_number_", False):
