@@ -134,8 +134,9 @@ class Recommender(Estimator):
         given = as_csr(weights > 0)
         side = SideKnowledge(pair_weights=weights if has_weights else None)
         vocabulary = _vocabulary(pairs.items, as_csr(pairs.weights > 0))
+        names = [f"feature {row}" for row in range(weights.shape[0] - n_users)]
         encoder = Ids()
-        encoder.fit([*pairs.users.tolist(), *(f"feature {row}" for row in range(weights.shape[0] - n_users))])
+        encoder.fit([*pairs.users.astype(str).tolist(), *names])
         training = TrainingRows(vocabulary, rows, given, None, [], user_features is None, encoder.names_, side)
         if training.by_number:
             model = learn_by_number(model, training, progress)
