@@ -17,6 +17,7 @@ from visterm.core.tables import MODELS
 from visterm.data.tag_queries import hold_one_out
 from visterm.metrics import average_precisions
 from visterm.metrics.report import evaluate
+from visterm.models.base import SideKnowledge
 from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
@@ -454,6 +455,13 @@ def test_what_is_tried_by_default_is_known_with_every_setting():
     assert "pamir" not in GROWTHS
 
 
+@pytest.fixture
+def without_implicit(monkeypatch):
+    """As if the package implicit weren't installed."""
+    monkeypatch.setattr("visterm.models.blend.candidates.find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("without_implicit")
 def test_images_known_only_by_number_are_judged_by_held_out_tags():
     Y = plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train
     model = Auto().fit(None, Y)
@@ -464,6 +472,7 @@ def test_images_known_only_by_number_are_judged_by_held_out_tags():
     assert model.valid_map_ >= max(entry["map"] or 0 for entry in model.report_) - 1e-6
 
 
+@pytest.mark.usefixtures("without_implicit")
 def test_with_few_images_known_by_number_the_first_candidate_is_fitted_alone():
     Y = plant_corpus(n_tags=12, random_state=3).Y_train[:60]
     model = Auto().fit(None, Y)
@@ -474,6 +483,42 @@ def test_with_few_images_known_by_number_the_first_candidate_is_fitted_alone():
     alone = Ease(alpha=model.members_[0].alpha_).fit(None, Y)
     np.testing.assert_array_equal(model.members_[0].tag_rows_, alone.tag_rows_)
     assert model.n_held_out_ == 0
+
+
+def test_als_is_tried_by_number_and_changes_nothing_unless_it_surely_adds(monkeypatch):
+    pytest.importorskip("implicit")
+    Y = plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train
+    model = Auto(n_jobs=1).fit(None, Y)
+    assert [entry["model"] for entry in model.report_] == ["ease", "wsabie", "als"]
+    assert model.report_[2]["reason"].startswith("left out: ")
+    monkeypatch.setattr("visterm.models.blend.candidates.find_spec", lambda name: None)
+    without = Auto(n_jobs=1).fit(None, Y)
+    np.testing.assert_array_equal(model.decision_function(None), without.decision_function(None))
+
+
+def test_training_als_is_stopped_early_and_left_out_beside_a_model_that_knows_more():
+    pytest.importorskip("implicit")
+    Y = plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train
+    weak = ("als", {"dim": 12, "regularization": 1e-6})  # overfits
+    model = Auto(candidates=[("ease", {}), weak], n_jobs=1).fit(None, Y)
+    assert model.report_[1]["reason"].startswith("left out: after 4 epochs, it adds only 0.0")
+    assert model.report_[1]["map"] is None
+
+
+def test_all_candidates_learn_from_the_weights_of_pairs():
+    Y = plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train
+    weights = sp.csr_array((np.random.default_rng(0).integers(1, 9, Y.nnz), Y.indices, Y.indptr), shape=Y.shape)
+    side = SideKnowledge(pair_weights=weights)
+    model = Auto(candidates=[("ease", {"alpha": 5.0})]).fit(None, Y, side=side)
+    alone = Ease(alpha=5.0).fit(None, Y, side=side)
+    np.testing.assert_array_equal(model.members_[0].tag_rows_, alone.tag_rows_)
+    scores = [
+        Auto(candidates=[("wsabie", {"dim": 8})], n_jobs=1).fit(None, Y, side=known).decision_function(None)
+        for known in (None, side)
+    ]
+    assert not np.array_equal(*scores)
+    with refused("weight"):
+        Auto(candidates=[("ease", {}), ("prior", {})]).fit(None, Y, side=side)
 
 
 def test_a_budget_counts_down_and_seconds_grow_with_the_rows():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import visterm
 from command_line import visterm as command
 from refusals import refused
 from visterm.data.pairs import Pairs
+from visterm.metrics import evaluate
 from visterm.models import Ease, Wsabie
 
 N_USERS, N_ITEMS, N_KINDS = 120, 30, 5
@@ -74,13 +76,15 @@ def test_repeated_pairs_are_one_with_the_sum_of_weights_and_the_last_time():
 @pytest.mark.parametrize(
     ("source", "options", "part"),
     [
-        ({"user": ["a"], "thing": [1]}, {}, "has no column 'item'"),
+        ({"user": ["a"], "thing": [1]}, {}, "no column of items named 'item'"),
         ({"user": ["a", None], "item": [1, 2]}, {}, "has no user in row 2"),
         ({"user": ["a"], "item": [1], "w": [0]}, {"weight": "w"}, "has the weight 0"),
         ({"user": ["a"], "item": [1], "w": ["x"]}, {"weight": "w"}, "has texts"),
         ({"user": ["a"], "item": [1.5]}, {}, "has the number 1.5"),
         ({"user": ["a"], "item": [1], "t": ["soon"]}, {"time": "t"}, "expected numbers, dates"),
         (sp.csr_array((3, 4)), {}, "values above 0"),
+        (sp.csr_array(np.eye(2)), {"items": ["a", "a"]}, "Two of the items are named 'a'"),
+        ({"day": [1], "thing": [2]}, {}, "no column of users"),
     ],
 )
 def test_invalid_pairs_are_refused(source, options, part):
@@ -122,8 +126,10 @@ def test_models_recommend_better_than_the_most_frequent_items(frame, model):
     assert (result["low"] < result["value"]).all()
 
 
-@pytest.mark.parametrize("model", ["auto", "ease", "knn", "wsabie"])
+@pytest.mark.parametrize("model", ["auto", "ease", "knn", "wsabie", "als"])
 def test_folded_users_get_nearly_the_items_of_a_fit(frame, model):
+    if model == "als":
+        pytest.importorskip("implicit")
     recommender = visterm.fit_pairs(frame, model=model)
     folded = recommender.fold_in(recommender.pairs_.weights[:40])
     expected = recommender.recommend(recommender.users_[:40], k=5).items
@@ -165,7 +171,7 @@ def test_similar_items_are_of_the_same_kind(ease):
 
 def test_weights_are_used_or_refused(frame):
     weighed = frame.assign(weight=np.where(frame["item"] % 2, 5.0, 1.0))
-    for model in ("ease", "knn", "wsabie"):
+    for model in ("ease", "knn", "wsabie", "auto"):
         plain, weighted = (visterm.fit_pairs(weighed, model=model, weight=w) for w in (None, "weight"))
         assert weighted.recommend(k=5).items[:, 0].mean() != plain.recommend(k=5).items[:, 0].mean()
     with refused("weight"):
@@ -182,6 +188,32 @@ def test_features_of_users_reach_models_that_take_them(frame):
         visterm.fit_pairs(frame, model="ease", user_features=user_features)
 
 
+@pytest.mark.parametrize("model", ["ease", "wsabie"])
+def test_features_of_items_recommend_items_that_nobody_has(frame, model):
+    pairs = Pairs.of(frame)
+    new = int(np.flatnonzero(pairs.items == 0)[0])
+    weights = pairs.weights.tolil()
+    weights[:, new] = 0  # nobody has the item of kind 0
+    features = np.eye(N_KINDS)[pairs.items % N_KINDS]
+    with_features = visterm.fit_pairs(sp.csr_array(weights), item_features=features, model=model, n_jobs=1)
+    likers = (pairs.weights.toarray()[:, pairs.items % N_KINDS == 0]).sum(axis=1) >= 2
+    scores = with_features.scores(np.arange(N_USERS))
+    assert scores.shape == (N_USERS, N_ITEMS)
+    assert scores[likers, new].mean() > scores[~likers, new].mean()
+    assert with_features.fold_in(sp.csr_array(weights)[:5]).recommend(k=2).items.shape == (5, 2)
+    with refused("path"):
+        with_features.save("run")
+    with refused("item_features"):
+        visterm.fit_pairs(pairs, item_features=-features, model=model)
+
+
+def test_new_users_are_folded_in_and_items_added_only_by_the_recommender_of_the_fit(ease):
+    folded = ease.fold_in({"user": ["new"], "item": [1]})
+    for call in (folded.fold_in, folded.add_items):
+        with pytest.raises(visterm.VistermError, match="recommender of new users"):
+            call({"user": ["new"], "item": [99]})
+
+
 def test_saved_recommenders_recommend_the_same(frame, ease, tmp_path):
     ease.save(tmp_path / "run")
     loaded = visterm.Recommender.load(tmp_path / "run")
@@ -193,7 +225,7 @@ def test_saved_recommenders_recommend_the_same(frame, ease, tmp_path):
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_recommendations_are_written(ease, tmp_path, suffix):
     path = tmp_path / f"top.{suffix}"
-    assert ease.write(path, k=3) == N_USERS
+    ease.write(path, k=3)
     if suffix == "parquet":
         pytest.importorskip("pyarrow")
         rows = pd.read_parquet(path).to_dict("records")
@@ -225,6 +257,31 @@ def test_a_temporal_split_holds_out_the_latest_pairs(frame):
     assert names == set(zip(latest["user"], latest["item"], strict=True))
     with refused("time"):
         visterm.evaluate_pairs(frame, ["ease"], split="temporal")
+
+
+def test_tastes_that_drift_are_harder_to_predict_from_the_past():
+    rng = np.random.default_rng(0)
+    kinds, rows = np.arange(N_ITEMS) % N_KINDS, []
+    for user in range(N_USERS):
+        early, late = rng.choice(N_KINDS, 2, replace=False)
+        for kind, first_day in ((early, 0), (late, 4)):
+            items = rng.choice(np.flatnonzero(kinds == kind), 4, replace=False)
+            rows += [{"user": user, "item": item, "day": first_day + day} for day, item in enumerate(items)]
+    recall = {
+        split: visterm.evaluate_pairs(rows, "ease", split=split, share=0.5, time="day", metrics=["recall@5"]).rows()[0]
+        for split in ("random", "temporal")
+    }
+    assert recall["temporal"]["high"] < recall["random"]["low"]
+
+
+def test_the_interface_returns_the_quality_of_the_calls_below_it(frame):
+    pairs = Pairs.of(frame)
+    hidden = pairs.hold_one_out(np.random.default_rng(0))
+    model = Wsabie(dim=8, epochs=3, n_jobs=1).fit(None, hidden.rest)
+    rows = sp.eye_array(N_USERS, format="csr", dtype=np.float32)[hidden.images]
+    below = evaluate(partial(model.score_blocks, rows), hidden.held, ["mrr", "r@5"], exclude=hidden.known)
+    ours = visterm.evaluate_pairs(pairs, Wsabie(dim=8, epochs=3, n_jobs=1), metrics=["mrr", "recall@5"]).rows()
+    assert [row["value"] for row in ours] == pytest.approx(list(below.values()), abs=1e-12)
 
 
 def test_a_test_of_ones_own_is_measured(frame):
@@ -267,8 +324,12 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
     text = (Path(__file__).parents[1] / "docs" / "recommenders.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 3
-    exec(compile("\n".join(blocks), "recommenders.md", "exec"), {})
+    assert len(blocks) == 4
+    rng = np.random.default_rng(0)
+    ratings, is_test = rng.integers(-20, 6, (451, 40)).clip(0), rng.random((451, 40)) < 0.2
+    films = {"train": sp.coo_matrix(ratings * ~is_test), "test": sp.coo_matrix(ratings * is_test)}
+    films["item_labels"] = np.array(["Chasing Amy"] * 40)
+    exec(compile("\n".join(blocks), "recommenders.md", "exec"), {"data": films})
     assert (tmp_path / "top.jsonl").stat().st_size
 
 

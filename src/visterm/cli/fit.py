@@ -158,7 +158,7 @@ def _models_text(report: Sequence[JsonObject]) -> str:
     """Return the end of a sentence that names the models that `auto` chose; "" for a run without `auto`."""
     used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
     if any(entry["reason"].startswith("alone: ") for entry in report):
-        return f" with {used}, as there are no images to compare models on"
+        return f" with {used}, as there is too little to compare models on"
     n_tried = sum(not entry["reason"].startswith("left out") for entry in report)
     return f" with {used}, chosen from {count_of(n_tried, 'model')}" if report else ""
 

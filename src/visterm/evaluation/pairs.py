@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,13 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.data.frames import Framed
 from visterm.data.pairs import Pairs, PairSource, positions_of
-from visterm.data.tag_queries import hold_one_out
-from visterm.kernels.topk import top_k
 from visterm.metrics.report import measure
 from visterm.metrics.significance import interval_of
 from visterm.models.base import Annotator
 from visterm.tagging.recommender import Recommender
 
-SPLITS, UNITS = ("leave-one-out", "random", "temporal"), ("user", "item")
 LONG_NAMES = {"recall": "r", "precision": "p"}  # Names of metrics in other programs -> our names
-LISTED = {"coverage", "popularity"}  # Metrics of the lists alone
+OF_LISTS = ("coverage", "popularity")  # Metrics of all recommended items together
 
 
 @dataclass(frozen=True)
@@ -94,28 +91,27 @@ def evaluate_pairs(
     DataError
         If nothing is held out.
     """
-    check_choice(split, "split", SPLITS)
-    check_choice(by, "by", UNITS)
+    check_choice(split, "split", ("leave-one-out", "random", "temporal"))
+    check_choice(by, "by", ("user", "item"))
     check_number(share, "share", above=0, below=1)
     names = {name: _checked(name) for name in metrics}
-    read = Pairs.of(pairs, **columns)
+    train = Pairs.of(pairs, **columns)
     if test is None:
-        train, held_out = _split(read, split, share, as_generator(random_state))
+        train, held_out = _split(train, split, share, as_generator(random_state))
     else:
-        train, held_out = read, _only_test(read, Pairs.of(test, **columns))
+        held_out = _held_out(train, Pairs.of(test, **columns))
 
-    cases = _cases(train, held_out, by)
-    entries = []
+    entries: list[dict[str, Any]] = []
     compared: Sequence[Any] = models if isinstance(models, list | tuple) else [models]
     progress.start("compare models", len(compared))
     for model in compared:
-        recommender = model if isinstance(model, Recommender) else Recommender(
-            model=model, random_state=random_state, n_jobs=n_jobs
-        )  # fmt: skip
+        recommender = model
+        if not isinstance(model, Recommender):
+            recommender = Recommender(model=model, random_state=random_state, n_jobs=n_jobs)
         start = time.perf_counter()
         recommender.fit(train)
         fitted = time.perf_counter()
-        values = _measure(recommender, cases, names)
+        values = _measure(recommender, held_out, names, by)
         seconds = {"fit_seconds": fitted - start, "rank_seconds": time.perf_counter() - fitted}
         name = MODELS.name_of(recommender.run_.model)
         for metric, measured in values.items():
@@ -127,64 +123,6 @@ def evaluate_pairs(
     return PairMeasures(entries)
 
 
-@dataclass(frozen=True, eq=False)
-class _Cases:
-    """Rankings to measure: of users or, by item, of held-out pairs."""
-
-    users: NDArray[np.int64]  # The user of each ranking
-    relevant: sp.csr_array  # shape (n_cases, n_items)
-    excluded: sp.csr_array  # shape (n_cases, n_items): items that are not ranked
-    groups: NDArray[np.int64] | None  # The item of each held-out pair; None by user
-
-
-def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> tuple[Pairs, sp.csr_array]:
-    """Return the pairs to learn from, and the held-out pairs as a matrix of ones."""
-    given = as_csr(pairs.weights > 0)
-    if split == "leave-one-out":
-        tags = hold_one_out(given, rng)
-        held_out = as_csr(given - tags.rest)
-    else:
-        if split == "temporal":
-            if pairs.times is None:
-                raise UserError("A temporal split needs times.", setting="time", advice="Name the column: `time`.")
-            order = np.asarray(pairs.times[given.nonzero()]).ravel()
-            is_held = order > np.quantile(order, 1 - share, method="lower")
-        else:
-            is_held = rng.random(given.nnz) < share
-        held_out = sp.csr_array((is_held.astype(np.float32), given.indices, given.indptr), shape=given.shape)
-        held_out = as_csr(held_out)
-
-    weights = as_csr(pairs.weights - pairs.weights.multiply(held_out))
-    if not held_out.nnz or not weights.nnz:
-        raise DataError(f"There are {given.nnz:,} pairs, too few to hold some out and learn from the others.")
-    return pairs.changed(weights), held_out
-
-
-def _only_test(train: Pairs, test: Pairs) -> sp.csr_array:
-    """Return the pairs of the test that are not learned, as a matrix of ones."""
-    users, items = positions_of(test.users, train.users, "user"), positions_of(test.items, train.items, "item")
-    entries = test.weights.tocoo()
-    ones = np.ones(entries.nnz, np.float32)
-    held_out = sp.csr_array((ones, (users[entries.row], items[entries.col])), shape=train.weights.shape)
-    held_out = as_csr(held_out - held_out.multiply(train.weights > 0))
-    if not held_out.nnz:
-        raise DataError("All pairs of the test are among those to learn from, so there is nothing to measure.")
-    return held_out
-
-
-def _cases(train: Pairs, held_out: sp.csr_array, by: str) -> _Cases:
-    """Return the rankings to measure."""
-    seen = as_csr(train.weights > 0)
-    if by == "user":
-        users = np.flatnonzero(np.diff(held_out.indptr))
-        return _Cases(users, as_csr(held_out[users]), as_csr(seen[users]), None)
-    users = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
-    items, n = held_out.indices.astype(np.int64), held_out.nnz
-    relevant = sp.csr_array((np.ones(n, np.float32), items, np.arange(n + 1)), shape=(n, held_out.shape[1]))
-    others = as_csr(held_out[users] - relevant)
-    return _Cases(users, relevant, as_csr(seen[users] + others), items)
-
-
 def _checked(name: str) -> tuple[str, int]:
     """Return our name of a metric, and the k of a metric of lists (0 for others)."""
     base, _, k = name.strip().lower().partition("@")
@@ -194,45 +132,80 @@ def _checked(name: str) -> tuple[str, int]:
             "sampled metrics for item recommendation. KDD 2020).",
             setting="metrics", value=name, advice="Take the metric over all items: recall@10, ndcg@10 or mrr.",
         )  # fmt: skip
-    if base in LISTED:
+    if base in OF_LISTS:
         if not k.isdecimal() or int(k) < 1:
             raise UserError(setting="metrics", value=name, expected=f"{base}@k, such as {base}@10")
         return base, int(k)
     return LONG_NAMES.get(base, base) + (f"@{k}" if k else ""), 0
 
 
+def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> tuple[Pairs, sp.csr_array]:
+    """Return the pairs to learn from, and the held-out pairs as a matrix of ones."""
+    given = as_csr(pairs.weights > 0)
+    if split == "leave-one-out":
+        held_out = as_csr(given - (pairs.hold_one_out(rng).rest > 0))
+    else:
+        if split == "temporal" and pairs.times is None:
+            raise UserError("A temporal split needs times.", setting="time", advice="Name the column: `time`.")
+        order = rng.random(given.nnz) if pairs.times is None or split == "random" else pairs.times[given.nonzero()]
+        is_held_out = order > np.quantile(order, 1 - share, method="lower")
+        entries = (is_held_out.astype(np.float32), given.indices, given.indptr)
+        held_out = as_csr(sp.csr_array(entries, shape=given.shape))
+
+    weights = as_csr(pairs.weights - pairs.weights.multiply(held_out))
+    if not held_out.nnz or not weights.nnz:
+        raise DataError(f"There are {given.nnz:,} pairs, too few to hold some out and learn from the others.")
+    return replace(pairs, weights=weights, times=None), held_out
+
+
+def _held_out(train: Pairs, test: Pairs) -> sp.csr_array:
+    """Return the pairs of the test that are not learned, as a matrix of ones."""
+    users, items = (
+        positions_of(test.users, train.user_rows, "user"),
+        positions_of(test.items, train.item_columns, "item"),
+    )
+    entries = test.weights.tocoo()
+    pairs = np.ones(entries.nnz, np.float32), (users[entries.row], items[entries.col])
+    held_out = sp.csr_array(pairs, shape=train.weights.shape)
+    held_out = as_csr(held_out - held_out.multiply(train.weights > 0))
+    if not held_out.nnz:
+        raise DataError("All pairs of the test are among those to learn from, so there is nothing to measure.")
+    return held_out
+
+
 def _measure(
-    recommender: Recommender, cases: _Cases, names: dict[str, tuple[str, int]]
+    recommender: Recommender, held_out: sp.csr_array, names: dict[str, tuple[str, int]], by: str
 ) -> dict[str, NDArray[np.float64]]:
     """Return the values of each metric, over users or items."""
-    lists = {k: [] for _, k in names.values() if k}  # type: dict[int, list[NDArray[np.int64]]]
+    seen = recommender.pairs_.weights
+    users, items = np.flatnonzero(np.diff(held_out.indptr)), held_out.indices
+    relevant, excluded = as_csr(held_out[users]), as_csr(seen[users])
+    if by == "item":  # a ranking for each held-out pair, without the user's other held-out items
+        users = held_out.nonzero()[0]
+        ones = np.ones(users.size, np.float32), items, np.arange(users.size + 1)
+        relevant = sp.csr_array(ones, shape=(users.size, held_out.shape[1]))
+        excluded = as_csr(seen[users] + held_out[users] - relevant)
 
-    def blocks() -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        for rows, scores in recommender.score_blocks(cases.users):
-            yield rows, scores
-            if lists:
-                scores[cases.excluded[rows].nonzero()] = -np.inf
-            for k, parts in lists.items():
-                parts.append(top_k(scores, min(k, scores.shape[1]))[0])
-
-    ranked = list(dict.fromkeys(ours for ours, k in names.values() if not k)) or ["mrr"]
-    measured = measure(blocks, cases.relevant, ranked, exclude=cases.excluded)
-    shares = np.bincount(recommender.pairs_.weights.indices, minlength=cases.relevant.shape[1])
+    of_ranks = [ours for ours, k in names.values() if not k]
+    ranked = measure(lambda: recommender.score_blocks(users), relevant, of_ranks, exclude=excluded) if of_ranks else {}
     values = {}
     for name, (ours, k) in names.items():
-        if not k:
-            values[name] = measured[ours] if cases.groups is None else _means(measured[ours], cases.groups)
-            continue
-        ids = np.concatenate(lists[k])
-        value = (
-            np.unique(ids).size / shares.size if ours == "coverage" else shares[ids].mean() / recommender.users_.size
-        )
-        values[name] = np.array([value])
+        if k:
+            values[name] = _measure_lists(recommender, np.unique(users), ours, k)
+        elif by == "item":
+            numbers = np.unique(items, return_inverse=True)[1]
+            values[name] = np.bincount(numbers, ranked[ours]) / np.bincount(numbers)
+        else:
+            values[name] = ranked[ours]
     return values
 
 
-def _means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the mean of the values of each group."""
-    numbers = np.unique(groups, return_inverse=True)[1]
-    means: NDArray[np.float64] = np.bincount(numbers, values) / np.bincount(numbers)
-    return means
+def _measure_lists(recommender: Recommender, users: NDArray[np.int64], metric: str, k: int) -> NDArray[np.float64]:
+    """Return the coverage or the popularity of the `k` items that are recommended to each of the users, shape (1,)."""
+    pairs = recommender.pairs_
+    names = recommender.recommend(pairs.users[users].tolist(), k).columns()["item"]
+    items = positions_of(names, pairs.item_columns, "item")
+    if metric == "coverage":
+        return np.array([np.unique(items).size / pairs.items.size])
+    n_users = np.bincount(pairs.weights.indices, minlength=pairs.items.size)
+    return np.array([n_users[items].mean() / pairs.users.size])

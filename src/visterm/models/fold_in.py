@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import identity_rows
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
@@ -20,17 +19,17 @@ SAMPLE_IMAGES = 20_000  # Images of the fit from which the map from tags to rows
 RIDGE = 1e-3  # Penalty of this map, as a share of the mean variance of its input
 
 
-def folded_rows(model: Annotator, Y: sp.csr_array, Y_fit: sp.csr_array) -> Matrix:
+def folded_rows(model: Annotator, Y: sp.csr_array, X_fit: Matrix, Y_fit: sp.csr_array) -> Matrix:
     """Return image rows, shape (n_new, width), of new images with the tags `Y`, (n_new, n_tags).
 
     A model that can (`FoldsIn`) computes them. For an embedding, ``u = A [ȳ, 1]``, where ``ȳ`` is the mean of the
-    vectors of the image's tags, and the matrix A is fitted by least squares to the rows of images of the fit, whose
-    tags are `Y_fit`. In a blend, each member folds in. Raises UserError if the model cannot, because its rows don't
-    depend on tags.
+    vectors of the image's tags, and the matrix A is fitted by least squares to the rows of images of the fit, `X_fit`,
+    whose tags are `Y_fit`. In a blend, each member folds in. Raises UserError if the model cannot, because its rows
+    don't depend on tags.
     """
     if hasattr(model, "members_"):
         blend: Any = model
-        parts = [folded_rows(member, Y, Y_fit) for member in blend._ranking()[0]]
+        parts = [folded_rows(member, Y, X_fit, Y_fit) for member in blend._ranking()[0]]
         return concatenated([*parts, np.ones((Y.shape[0], 1), np.float32)])
     if isinstance(model, FoldsIn):
         return model.fold_in(Y)
@@ -45,7 +44,7 @@ def folded_rows(model: Annotator, Y: sp.csr_array, Y_fit: sp.csr_array) -> Matri
     images = np.flatnonzero(np.diff(Y_fit.indptr))
     images = np.sort(np.random.default_rng(0).permutation(images)[:SAMPLE_IMAGES])
     known = _mean_vectors(Y_fit[images], V)
-    rows = np.asarray(model.image_rows(identity_rows(Y_fit.shape[0])[images]), np.float64)
+    rows = np.asarray(model.image_rows(X_fit[images]), np.float64)
     gram = known.T @ known
     gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
     solution = np.linalg.solve(gram, known.T @ rows)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr, as_rows, check_choice, check_count, identity_rows
-from visterm.core.errors import MissingExtraError, StorageError, UserError
+from visterm.core.errors import MissingExtraError, ShapeError, StorageError, UserError
 from visterm.core.estimator import Estimator, check_fitted, clone
 from visterm.core.products import dense, transposed_for
 from visterm.core.progress import SILENT, Progress
@@ -23,8 +24,7 @@ from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import whole_file
 from visterm.data.frames import Framed
-from visterm.data.pairs import Pairs, PairSource, positions_of
-from visterm.data.tag_queries import hold_one_out
+from visterm.data.pairs import Pairs, PairSource, as_names, positions_of
 from visterm.encoders.ids import Ids
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
@@ -41,8 +41,7 @@ from visterm.models.fold_in import folded_rows
 from visterm.models.neighbours.knn import unit_rows
 
 BLOCK_SCORES = 2**23  # Number of scores in memory at a time
-NAME_KINDS = "names that are numbers"  # Fact of the run: "users", "items" or both
-TABLE_SUFFIXES = (".jsonl", ".parquet")
+BY_NUMBER_ONLY = ("auto", "ease", "knn", "als", "prior")  # Models to which users with features would not be numbers
 
 
 class _Recommendations(NamedTuple):
@@ -59,15 +58,19 @@ class Recommendations(Framed, _Recommendations):
 
     __slots__ = ()
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of the frame: an entry for each recommended item, user by user, best first."""
+        n, k = self.scores.shape
+        is_recommended = self.scores > -np.inf
+        users, ranks = np.repeat(self.users, k).reshape(n, k), np.tile(np.arange(1, k + 1), (n, 1))
+        columns = {"user": users, "rank": ranks, "item": self.items, "score": self.scores}
+        return {name: cells[is_recommended] for name, cells in columns.items()}
+
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each item of a user, best first."""
-        rankings = zip(self.users.tolist(), self.items.tolist(), self.scores.tolist(), strict=True)
-        return [
-            {"user": user, "rank": rank, "item": item, "score": score}
-            for user, items, scores in rankings
-            for rank, (item, score) in enumerate(zip(items, scores, strict=True), 1)
-            if score > -np.inf
-        ]
+        columns = self.columns()
+        rows = zip(*(cells.tolist() for cells in columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -109,48 +112,38 @@ class Recommender(Estimator):
         y: object = None,
         *,
         user_features: ArrayLike | sp.sparray | None = None,
+        item_features: ArrayLike | sp.sparray | None = None,
         progress: Progress = SILENT,
     ) -> Self:
-        """Learn from pairs.
-
-        Parameters
-        ----------
-        X : Pairs, DataFrame, path or sparse matrix
-            As in `fit_pairs`.
-        y : object
-            Not used.
-        user_features : array or sparse, shape (n_users, n_features), optional
-            Features of the users in the order of `Pairs.users`. The row of a user has the user's number and these.
-        progress : Progress
-
-        Raises
-        ------
-        UserError
-            If the model doesn't use weights or these features.
-        """
-        pairs, model = Pairs.of(X), self._new_model()
-        _check_uses(model, pairs, user_features)
-        rows = identity_rows(pairs.users.size)
+        """Learn from pairs, or a sparse matrix of them; `y` is not used. See `fit_pairs` for parameters and errors."""
+        pairs, options = Pairs.of(X), {"random_state": self.random_state, "n_jobs": self.n_jobs}
+        model = make_model(self.model, self.model_params or {}, options)
+        weights, n_users = pairs.weights, pairs.users.size
+        if item_features is not None:  # a feature is a further user, who has the items with this feature
+            weights = as_csr(sp.vstack([weights, _item_users(item_features, pairs.items.size)]))
+        has_weights = pairs.has_weights or bool((weights.data != 1).any())
+        _check_uses(model, has_weights=has_weights, has_user_features=user_features is not None)
+        rows = identity_rows(weights.shape[0])
         if user_features is not None:
             features = sp.csr_array(as_rows(user_features, "user_features"))
+            if features.shape[0] != n_users:
+                raise ShapeError(setting="user_features", value=features.shape, expected=f"{n_users:,} rows")
+            features.resize(weights.shape[0], features.shape[1])
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
 
-        given = as_csr(pairs.weights > 0)
-        side = SideKnowledge(pair_weights=pairs.weights if pairs.has_weights else None)
-        vocabulary = Vocabulary(
-            pairs.items.astype(str).tolist(), np.bincount(given.indices, minlength=pairs.items.size)
-        )  # fmt: skip
+        given = as_csr(weights > 0)
+        side = SideKnowledge(pair_weights=weights if has_weights else None)
+        vocabulary = _vocabulary(pairs.items, as_csr(pairs.weights > 0))
+        names = [f"feature {row}" for row in range(weights.shape[0] - n_users)]
         encoder = Ids()
-        encoder.fit(pairs.users.tolist())
+        encoder.fit([*pairs.users.astype(str).tolist(), *names])
         training = TrainingRows(vocabulary, rows, given, None, [], user_features is None, encoder.names_, side)
         if training.by_number:
             model = learn_by_number(model, training, progress)
         else:
             model.fit(rows, given, side=side, monitor=progress)
         learned = learned_of(Learned(encoder=encoder, model=model), training)
-        named = ("users", pairs.users), ("items", pairs.items)
-        facts = {NAME_KINDS: " and ".join(kind for kind, names in named if names.dtype.kind in "iu") or "none"}
-        self._set(Run.of_parts(learned.changed(facts={**learned.facts, **facts})), pairs, rows)
+        self._set(Run.of_parts(learned), pairs, rows[:n_users])
         return self
 
     def recommend(
@@ -160,9 +153,8 @@ class Recommender(Estimator):
         *,
         exclude_seen: bool = True,
         among: Sequence[Any] | None = None,
-        progress: Progress = SILENT,
     ) -> Recommendations:
-        """Return the best items of users; `recommend_each` needs less memory for many users.
+        """Return the best items of users; for many users, `write` needs less memory.
 
         Parameters
         ----------
@@ -174,62 +166,33 @@ class Recommender(Estimator):
             Whether to leave out the items of each user's pairs.
         among : sequence, optional
             Names of the only items to recommend; None: all.
-        progress : Progress
-            Advances by one step per user.
 
         Raises
         ------
         UserError
             If a user or an item is unknown.
         """
-        parts = list(self.recommend_each(users, k, exclude_seen=exclude_seen, among=among, progress=progress))
-        return Recommendations(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-    def recommend_each(
-        self,
-        users: Sequence[Any] | None = None,
-        k: int = 10,
-        *,
-        exclude_seen: bool = True,
-        among: Sequence[Any] | None = None,
-        progress: Progress = SILENT,
-    ) -> Iterator[Recommendations]:
-        """Yield the best items of some users after another, as `recommend`; memory doesn't grow with the users."""
-        check_fitted(self)
-        check_count(k, "k")
-        wanted = np.arange(self.users_.size) if users is None else positions_of(users, self.users_, "user")
-        columns = None if among is None else np.unique(positions_of(among, self.items_, "item"))
-        n_items = self.items_.size if columns is None else columns.size
-        progress.start("recommend items", wanted.size)
-        for rows, scores in self.score_blocks(wanted):
-            block = wanted[rows]
-            if exclude_seen:
-                seen = self.pairs_.weights[block]
-                scores[np.repeat(np.arange(block.size), np.diff(seen.indptr)), seen.indices] = -np.inf
-            ids, best = top_k(scores if columns is None else scores[:, columns], min(k, n_items))
-            yield Recommendations(self.users_[block], self.items_[ids if columns is None else columns[ids]], best)
-            progress.advance(block.size)
-        progress.finish()
+        parts = list(self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among))
+        return Recommendations(*map(np.concatenate, zip(*parts, strict=True)))
 
     def write(
         self, path: str | os.PathLike[str], users: Sequence[Any] | None = None, k: int = 10, **options: Any
-    ) -> int:
-        """Write recommendations as JSON lines or Parquet (``.jsonl``, ``.parquet``); return the number of users.
+    ) -> None:
+        """Write recommendations as JSON lines or Parquet (``.jsonl``, ``.parquet``); memory doesn't grow with users.
 
-        `options` are those of `recommend_each`. The file is replaced when all is written. Raises MissingExtraError if
+        `options` are those of `recommend`. The file is replaced when all is written. Raises MissingExtraError if
         Parquet needs pyarrow (extra ``parquet``).
         """
-        file, n_users = Path(path), 0
-        check_choice(file.suffix, "path", TABLE_SUFFIXES)
-        blocks = self.recommend_each(users, k, **options)
+        file = Path(path)
+        check_choice(file.suffix, "path", (".jsonl", ".parquet"))
+        blocks = self._recommend_blocks(users, k, **options)
         with whole_file(file) as part:
             if file.suffix == ".parquet":
-                return _write_parquet(part, blocks)
+                _write_parquet(part, blocks)
+                return
             with part.open("w", encoding="utf-8") as lines:
                 for block in blocks:
-                    n_users += block.users.size
                     lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block.rows())
-        return n_users
 
     def similar_items(self, items: Sequence[Any] | None = None, k: int = 10) -> Recommendations:
         """Return the items most similar to items (None: all), which are the `users` of the result.
@@ -238,26 +201,24 @@ class Recommender(Estimator):
         cosine of the items' vectors. Raises UserError if an item is unknown, or the model has neither.
         """
         check_fitted(self)
-        members = [self.run_.model, *getattr(self.run_.model, "members_", [])]
-        if (by_weights := next((member for member in members if isinstance(member, FoldsIn)), None)) is not None:
-            return _most_similar(by_weights, self.items_, items, k)
+        wanted = None if items is None else positions_of(items, self.pairs_.item_columns, "item")
+        members, ones = [self.run_.model, *getattr(self.run_.model, "members_", [])], identity_rows(self.items_.size)
+        able: Any = (m for m in members if isinstance(m, FoldsIn) and sp.issparse(m.fold_in(ones[:1])))
+        if (weigher := next(able, None)) is not None:
+            return _most_similar(lambda block: weigher._scores(weigher.fold_in(ones[block])), self.items_, wanted, k)
         vectors = tag_vectors(self.run_.model)
-        if vectors is None:
-            vectors = self.run_.model.query_rows(sp.eye_array(self.items_.size, format="csr", dtype=np.float32))
-        if vectors.shape[1] < 2:
+        if vectors is None or vectors.shape[1] < 2:
             raise UserError("This model has no vectors of items.", setting="model", advice="Choose ease or wsabie.")
-        return _nearest(vectors, self.items_, items, k, "item")
+        return _most_similar(_cosines(vectors), self.items_, wanted, k)
 
     def similar_users(self, users: Sequence[Any] | None = None, k: int = 10) -> Recommendations:
         """Return the users nearest to users (None: all) by the cosine of their rows; `items` are users."""
         check_fitted(self)
-        return _nearest(self._image_rows(np.arange(self.users_.size)), self.users_, users, k, "user")
+        wanted = None if users is None else positions_of(users, self.pairs_.user_rows, "user")
+        return _most_similar(_cosines(self._user_rows(np.arange(self.users_.size))), self.users_, wanted, k)
 
     def fold_in(self, pairs: PairSource, **columns: Any) -> Recommender:
-        """Return a recommender for new users, without a fit: their rows follow from their pairs.
-
-        ``ease`` and ``knn`` multiply the row of pairs with their weights of items; for an embedding, the row is
-        linear in the mean of the items' vectors, by least squares on the users of the fit (`folded_rows`).
+        """Return a recommender for new users, without a fit: their rows follow from their pairs (`folded_rows`).
 
         Parameters
         ----------
@@ -271,17 +232,16 @@ class Recommender(Estimator):
         UserError
             If an item is unknown, or the model cannot fold users in.
         """
-        check_fitted(self)
+        self._check_has_fit_users("fold new users in")
         if sp.issparse(pairs):
             columns = {"items": self.items_, **columns}
         new = Pairs.of(pairs, **columns)
-        positions = positions_of(new.items, self.items_, "item")
-        shape = new.users.size, self.items_.size
-        entries = new.weights.tocoo()
+        positions = positions_of(new.items, self.pairs_.item_columns, "item")
+        entries, shape = new.weights.tocoo(), (new.users.size, self.items_.size)
         weights = sp.csr_array((entries.data, (entries.row, positions[entries.col])), shape=shape)
-        rows = folded_rows(self.run_.model, weights, self.pairs_.weights)
         folded = clone(self)
-        folded._set(self.run_, Pairs(new.users, self.items_, weights, None, new.has_weights), rows, are_folded=True)
+        rows = folded_rows(self.run_.model, weights, self._rows, self.pairs_.weights)
+        folded._set(self.run_, replace(new, items=self.items_, weights=weights, times=None), rows, are_folded=True)
         return folded
 
     def add_items(self, pairs: PairSource, **columns: Any) -> Self:
@@ -289,59 +249,54 @@ class Recommender(Estimator):
 
         Raises UserError if an item is known already, a user is unknown, or the model cannot add items.
         """
-        check_fitted(self)
+        self._check_has_fit_users("add items")
         new = Pairs.of(pairs, **columns)
-        positions = positions_of(new.users, self.users_, "user")
-        if (known := np.isin(new.items.astype(str), self.items_.astype(str))).any():
-            raise UserError(f"{new.items[known][0]!r} is an item already.", setting="pairs", advice="Fit again.")
-        if not isinstance(self.run_.model, AddsTags):
-            name = MODELS.name_of(self.run_.model)
+        positions = positions_of(new.users, self.pairs_.user_rows, "user")
+        if known := [name for name in new.items.astype(str).tolist() if name in self.pairs_.item_columns]:
+            raise UserError(f"{known[0]!r} is an item already.", setting="pairs", advice="Fit again.")
+        model = self.run_.model
+        if not isinstance(model, AddsTags):
+            name = MODELS.name_of(model)
             raise UserError(f"The model '{name}' cannot add items.", setting="model", value=name, advice="Fit again.")
 
-        entries = new.weights.tocoo()
-        shape = self.users_.size, new.items.size
+        entries, shape = new.weights.tocoo(), (self.run_.model.n_features_in_, new.items.size)
         added = sp.csr_array((entries.data, (positions[entries.row], entries.col)), shape=shape)
-        self.run_.model.add_tags(None, as_csr(added > 0))
-        weights = sp.csr_array(sp.hstack([self.pairs_.weights, added], format="csr"))
-        items = np.concatenate([self.items_, new.items.astype(self.items_.dtype.kind if self.items_.size else str)])
-        given = as_csr(weights > 0)
-        vocabulary = Vocabulary(items.astype(str).tolist(), np.bincount(given.indices, minlength=items.size))
+        model.add_tags(None, as_csr(added > 0))
+        weights = as_csr(sp.hstack([self.pairs_.weights, added[: self.users_.size]]))
+        items = np.concatenate([self.items_, new.items.astype(self.items_.dtype.kind)])
+        given, vocabulary = as_csr(weights > 0), _vocabulary(items, as_csr(weights > 0))
         run = Run.of_parts(self.run_.parts.changed(vocabulary=vocabulary, given=given))
-        self._set(run, Pairs(self.users_, items, weights, None, self.pairs_.has_weights), self._rows)
+        self._set(run, replace(self.pairs_, items=items, weights=weights, times=None), self._rows)
         return self
 
     def score(self, X: PairSource, y: object = None) -> float:
         """Return the mean reciprocal rank of one hidden item of each user, whose other pairs are folded in."""
-        hidden = hold_one_out(Pairs.of(X).weights, np.random.default_rng(0))
+        hidden = Pairs.of(X).hold_one_out(np.random.default_rng(0))
         folded = self.fold_in(as_csr(hidden.known))
         ranks = measure(folded.scores(np.arange(folded.users_.size)), hidden.held, ["mrr"], exclude=hidden.known)
         return float(ranks["mrr"].mean())
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all items for users by their positions in `users_`, shape (n_users, n_items)."""
-        return self.run_.model._scores(self._image_rows(users))
+        return self.run_.model._scores(self._user_rows(users))
 
     def score_blocks(self, users: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield slices of `users`, which are positions, and their `scores`: memory doesn't grow with the users."""
         model, columns = self.run_.model, None
-        step = max(1, BLOCK_SCORES // self.items_.size)
-        for start in range(0, users.size, step):
-            rows = slice(start, min(start + step, users.size))
-            U = self._image_rows(users[rows])
+        for rows in _blocks(users.size, self.items_.size):
+            U = self._user_rows(users[rows])
             columns = transposed_for(U, model._tag_rows(), users.size) if columns is None else columns
             yield rows, model._scores(U, columns)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the run, which `load` opens again; weights of pairs are not saved.
 
-        Raises StorageError if there is a run at `path` and `overwrite` is False; UserError with features of users.
+        Raises StorageError if there is a run at `path` and `overwrite` is False; UserError with features or new users.
         """
-        check_fitted(self)
-        if self._are_folded or self.run_.given is None:
-            raise UserError(
-                "Only a recommender with the users of its fit, and without features of users, can be saved.",
-                setting="path", value=str(path), advice="Save the recommender that `fit_pairs` returned.",
-            )  # fmt: skip
+        self._check_has_fit_users("be saved")
+        if self.run_.given is None or self.run_.given.shape[0] != self.users_.size:
+            advice = "Leave `user_features` and `item_features` out."
+            raise UserError("A recommender with features can't be saved.", setting="path", value=path, advice=advice)
         self.run_.save(path, overwrite=overwrite)
 
     @classmethod
@@ -350,28 +305,41 @@ class Recommender(Estimator):
         run = Run.open(path, n_jobs, whole=True)
         if run.given is None or not isinstance(run.encoder, Ids):
             raise StorageError(f"{path} is a run of photos, not of pairs. Open it with Tagger.load.")
-        are_numbers = str(run.facts.get(NAME_KINDS, ""))
-        users, items = (
-            np.array(names, np.int64 if kind in are_numbers else str)
-            for kind, names in (("users", run.encoder.names_), ("items", run.vocabulary.tags))
-        )
+        users, items = (as_names(np.array(names)) for names in (run.encoder.names_, run.vocabulary.tags))
         recommender = cls(model=MODELS.name_of(run.model), n_jobs=n_jobs)
         recommender._set(run, Pairs(users, items, as_csr(run.given > 0)), identity_rows(users.size))
         return recommender
 
-    def _new_model(self) -> Annotator:
-        """Return the unfitted model, with the settings."""
-        params = dict(self.model_params or {})
-        if isinstance(self.model, Annotator):
-            return clone(self.model).set_params(**params)
-        return make_model(self.model, params, {"random_state": self.random_state, "n_jobs": self.n_jobs})
+    def _recommend_blocks(
+        self, users: Sequence[Any] | None, k: int, *, exclude_seen: bool = True, among: Sequence[Any] | None = None
+    ) -> Iterator[Recommendations]:
+        """Yield the best items of some users after another, as `recommend`."""
+        check_fitted(self)
+        check_count(k, "k")
+        wanted = np.arange(self.users_.size) if users is None else positions_of(users, self.pairs_.user_rows, "user")
+        columns = slice(None) if among is None else np.unique(positions_of(among, self.pairs_.item_columns, "item"))
+        items: NDArray[Any] = self.items_[columns]
+        for rows, scores in self.score_blocks(wanted):
+            block = wanted[rows]
+            if exclude_seen:
+                scores[self.pairs_.weights[block].nonzero()] = -np.inf
+            ids, best = top_k(np.ascontiguousarray(scores[:, columns]), min(k, items.size))
+            yield Recommendations(self.users_[block], items[ids], best)
+
+    def _check_has_fit_users(self, what: str) -> None:
+        """Raise UserError if the users are new ones, which were folded in."""
+        check_fitted(self)
+        if self._are_folded:
+            advice = "Use the recommender that `fit_pairs` returned."
+            raise UserError(f"A recommender of new users can't {what}.", advice=advice)
 
     def _set(self, run: Run, pairs: Pairs, rows: Matrix, *, are_folded: bool = False) -> None:
         """Set what was learned, and the users' feature rows, or their rows in the model's space if `are_folded`."""
         self.run_, self.pairs_, self.users_, self.items_ = run, pairs, pairs.users, pairs.items
         self._rows, self._are_folded = rows, are_folded
 
-    def _image_rows(self, users: NDArray[np.int64]) -> Matrix:
+    def _user_rows(self, users: NDArray[np.int64]) -> Matrix:
+        """Return the rows of users, by their positions, in the model's space."""
         rows: Any = self._rows[users]
         return rows if self._are_folded else self.run_.model.image_rows(rows)
 
@@ -388,6 +356,7 @@ def fit_pairs(
     model: str | Annotator = "auto",
     model_params: Mapping[str, object] | None = None,
     user_features: ArrayLike | sp.sparray | None = None,
+    item_features: ArrayLike | sp.sparray | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Progress = SILENT,
@@ -397,20 +366,27 @@ def fit_pairs(
     Parameters
     ----------
     pairs : DataFrame, list of dicts, dict of columns, path, or sparse matrix of shape (n_users, n_items)
-        Each pair counts once: repeated pairs are one, with the sum of their weights.
+        Each pair counts once: repeated pairs are one, with the sum of their weights. Values of a matrix above 0 are
+        weights, if they aren't all 1.
     user, item : str
         Columns of the frame or file.
     weight : str, optional
         Column of weights, numbers above 0. ``ease`` and ``knn`` use them as values of the matrix, ``als`` as
-        confidences, ``wsabie`` and ``vse_ens`` to draw pairs; other models raise an error.
+        confidences, ``wsabie`` and ``vse_ens`` to draw pairs, and ``auto`` in all of its models; other models raise an
+        error.
     time : str, optional
-        Column of times, for temporal splits (`evaluate_pairs`).
+        Column of times, numbers, dates or ISO 8601 texts, for temporal splits (`evaluate_pairs`).
     users, items : array-like, optional
         Names of the rows and columns of a sparse matrix; None: their numbers.
     model, model_params, random_state, n_jobs
         As in `Recommender`.
-    user_features, progress
-        As in `Recommender.fit`.
+    user_features : array or sparse, shape (n_users, n_features), optional
+        Features of the users in the order of `Pairs.users`, for ``wsabie`` and ``vse_ens``: the vector of a user is the
+        sum of its own vector and those of its features. Other models raise an error.
+    item_features : array or sparse, shape (n_items, n_features), optional
+        Features of the items in the order of `Pairs.items`, 0 or above. Each is learned like a further user who has the
+        items with this feature. Values other than 1 are weights.
+    progress : Progress
 
     Returns
     -------
@@ -431,78 +407,79 @@ def fit_pairs(
     """
     read = Pairs.of(pairs, user=user, item=item, weight=weight, time=time, users=users, items=items)
     recommender = Recommender(model=model, model_params=model_params, random_state=random_state, n_jobs=n_jobs)
-    return recommender.fit(read, user_features=user_features, progress=progress)
+    return recommender.fit(read, user_features=user_features, item_features=item_features, progress=progress)
 
 
-def _check_uses(model: Annotator, pairs: Pairs, user_features: object) -> None:
-    """Raise UserError if a model doesn't use the weights or the features."""
-    by_number_only = ("auto", "ease", "knn", "als", "prior")
+def _check_uses(model: Annotator, *, has_weights: bool, has_user_features: bool) -> None:
+    """Raise UserError if a model doesn't use the weights or the features of users."""
     name = MODELS.name_of(model)
     for setting, is_used, is_given, others in (
-        ("weight", model.uses_pair_weights, pairs.has_weights, "ease, knn, als, wsabie or vse_ens"),
-        ("user_features", name not in by_number_only, user_features is not None, "wsabie or vse_ens"),
+        ("weight", model.uses_pair_weights, has_weights, "auto, ease, knn, als, wsabie or vse_ens"),
+        ("user_features", name not in BY_NUMBER_ONLY, has_user_features, "wsabie or vse_ens"),
     ):
         if is_given and not is_used:
             hint = " (`matrix > 0` has no weights)" if setting == "weight" else ""
             raise UserError(
                 f"The model '{name}' doesn't use `{setting}`.",
-                setting=setting,
-                advice=f"Leave it out{hint}, or choose another `model`: {others}.",
+                setting=setting, advice=f"Leave it out{hint}, or choose another `model`: {others}.",
             )  # fmt: skip
 
 
-def _most_similar(model: Any, names: NDArray[Any], wanted: Sequence[Any] | None, k: int) -> Recommendations:
-    """Return the `k` items with the highest scores for a user with only the wanted item."""
+def _item_users(features: ArrayLike | sp.sparray, n_items: int) -> sp.csr_array:
+    """Return the features of items as rows of further users, shape (n_features, n_items)."""
+    rows = as_csr(sp.csr_array(as_rows(features, "item_features")))
+    if rows.shape[0] != n_items:
+        raise ShapeError(setting="item_features", value=rows.shape, expected=f"{n_items:,} rows")
+    if (least := rows.data.min(initial=0)) < 0:
+        raise UserError(setting="item_features", value=least, expected="numbers of 0 or more")
+    return as_csr(rows.T)
+
+
+def _vocabulary(items: NDArray[Any], given: sp.csr_array) -> Vocabulary:
+    """Return the items as tags, with their numbers of users."""
+    return Vocabulary(items.astype(str).tolist(), np.bincount(given.indices, minlength=items.size))
+
+
+def _blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of rows whose scores, `width` per row, fit in memory."""
+    step = max(1, BLOCK_SCORES // width)
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def _cosines(vectors: Any) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
+    """Return a function from the numbers of some vectors to their cosines with all vectors."""
+    units: Any = unit_rows(vectors)
+    return lambda block: np.ascontiguousarray(dense(units[block] @ units.T), np.float32)
+
+
+def _most_similar(
+    scores_of: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    names: NDArray[Any],
+    wanted: NDArray[np.int64] | None,
+    k: int,
+) -> Recommendations:
+    """Return the `k` others with the highest scores for each wanted position (None: all)."""
     check_count(k, "k")
-    items = np.arange(names.size) if wanted is None else positions_of(wanted, names, "item")
-    k = min(k, names.size - 1)
-    ids, scores = np.empty((items.size, k), np.int64), np.empty((items.size, k), np.float32)
-    step = max(1, BLOCK_SCORES // names.size)
-    for start in range(0, items.size, step):
-        block = items[start : start + step]
-        rows = model._scores(model.fold_in(identity_rows(names.size)[block]))
-        rows[np.arange(block.size), block] = -np.inf
-        ids[start : start + step], scores[start : start + step] = top_k(rows, k)
-    return Recommendations(names[items], names[ids], scores)
+    wanted, k = np.arange(names.size) if wanted is None else wanted, min(k, names.size - 1)
+    ids, best = np.empty((wanted.size, k), np.int64), np.empty((wanted.size, k), np.float32)
+    for rows in _blocks(wanted.size, names.size):
+        scores = scores_of(wanted[rows])
+        scores[np.arange(len(scores)), wanted[rows]] = -np.inf
+        ids[rows], best[rows] = top_k(scores, k)
+    return Recommendations(names[wanted], names[ids], best)
 
 
-def _nearest(vectors: Any, names: NDArray[Any], wanted: Sequence[Any] | None, k: int, kind: str) -> Recommendations:
-    """Return the `k` other rows of highest cosine of the wanted rows."""
-    check_count(k, "k")
-    rows = np.arange(names.size) if wanted is None else positions_of(wanted, names, kind)
-    units = unit_rows(vectors)
-    k = min(k, names.size - 1)
-    ids, cosines = np.empty((rows.size, k), np.int64), np.empty((rows.size, k), np.float32)
-    step = max(1, BLOCK_SCORES // names.size)
-    for start in range(0, rows.size, step):
-        block = rows[start : start + step]
-        products = np.ascontiguousarray(dense(units[block] @ units.T), np.float32)
-        products[np.arange(block.size), block] = -np.inf
-        ids[start : start + step], cosines[start : start + step] = top_k(products, k)
-    return Recommendations(names[rows], names[ids], cosines)
-
-
-def _write_parquet(file: Path, blocks: Iterator[Recommendations]) -> int:
-    """Write the rows of all blocks as one Parquet file; return the number of users."""
+def _write_parquet(file: Path, blocks: Iterator[Recommendations]) -> None:
+    """Write the rows of all blocks as one Parquet file."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtraError("Parquet needs pyarrow. Install it with: pip install 'visterm[parquet]'") from error
-    writer, n_users = None, 0
-    try:
+    writer = None
+    with ExitStack() as stack:
         for block in blocks:
-            n, k = block.scores.shape
-            n_users += n
-            kept = block.scores.ravel() > -np.inf
-            columns = {
-                "user": np.repeat(block.users, k), "rank": np.tile(np.arange(1, k + 1), n),
-                "item": block.items.ravel(), "score": block.scores.ravel(),
-            }  # fmt: skip
-            table = pa.table({name: column[kept] for name, column in columns.items()})
-            writer = pq.ParquetWriter(file, table.schema) if writer is None else writer
+            table = pa.table(block.columns())
+            writer = writer or stack.enter_context(pq.ParquetWriter(file, table.schema))
             writer.write_table(table)
-    finally:
-        if writer is not None:
-            writer.close()
-    return n_users

@@ -21,15 +21,13 @@ from visterm.core.types import Matrix, MatrixLike
 from visterm.models.abilities import FeatureShares, FinishesFits, RelearnsTags
 from visterm.models.base import Annotator, Blocks
 from visterm.models.blend.candidates import (
-    BY_NUMBER,
-    DEFAULT_CANDIDATES,
-    SMALL,
     UNSTEADY,
     ColumnSet,
     Member,
     any_from_kernel,
     chosen_settings,
     column_sets,
+    default_candidates,
     make_member,
     member_list,
     own_settings,
@@ -169,7 +167,7 @@ class Auto(Blend):
         Models to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
         cloned. A model with separate settings per block is only tried on all columns. None: `knn`, `kernel_ridge`,
         `ridge`, `logistic`, `mlp` and `wsabie`; without the last two for few images; for images known only by number
-        `ease` and `wsabie`.
+        `ease`, `wsabie` and, if the package implicit is installed, `als`, which must surely add to the others.
     word_vectors : array-like, shape (n_tags, n_features), optional
         Text vectors of the tags for `TextRidge`, which is then another candidate.
     tree : array-like of int, shape (n_pairs, 2), or None
@@ -239,6 +237,7 @@ class Auto(Blend):
 
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
     takes: ClassVar[tuple[str, ...]] = ("blocks", "word_vectors", "tree")
+    uses_pair_weights: ClassVar[bool] = True
     test_params: ClassVar[Mapping[str, object]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
@@ -329,7 +328,8 @@ class Auto(Blend):
         if (weights := self._feature_weights(X, Y, int(rng.integers(2**31)))) is not None:
             self.feature_weights_ = weights
         X, valid = self._formed(X), valid if valid is None else (self._formed(valid[0]), valid[1])
-        splits = split_images(self, TaggedRows(X, Y), valid, rng, once=budget.limited)
+        rows = TaggedRows(X, Y, self._side.pair_weights)
+        splits = split_images(self, rows, valid, rng, once=budget.limited)
         self.n_held_out_ = sum(split.judged.X.shape[0] for split in splits)
         trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
         by_number, given = splits[0].known is not None, vars(self).get("_given_weights")
@@ -339,7 +339,7 @@ class Auto(Blend):
         kept = spares(mix.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(mix.shares, (0, len(kept)))
         used = [*mix.used, *kept]
-        self._fit_again(used, TaggedRows(X, Y), splits, budget, monitor)
+        self._fit_again(used, rows, splits, budget, monitor)
         self._keep(used, mix, splits)
         weight_of = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
         self.report_ = [
@@ -418,7 +418,7 @@ class Auto(Blend):
         candidates = []
 
         for columns in column_sets(X, None if by_number else blocks):
-            given: Sequence[Member] = BY_NUMBER if by_number else SMALL if n_splits > 1 else DEFAULT_CANDIDATES
+            given: Sequence[Member] = default_candidates(by_number=by_number, in_folds=n_splits > 1)
             if self.candidates is not None:
                 given = member_list(self.candidates, "candidates")
             elif word_vectors is not None and columns.block == 0 and not by_number:
@@ -433,6 +433,7 @@ class Auto(Blend):
                 given = (*given, ("text_ridge", {}))
             for position, member in enumerate(given):
                 model = make_member(member, "auto", self.n_jobs, rng)
+                self._check_uses_weights(model)
                 given_blocks = getattr(model, "blocks", None)
                 if columns.block == 0 and given_blocks is None:
                     model.set_known(blocks=blocks)
@@ -446,6 +447,14 @@ class Auto(Blend):
                 if tree is not None:
                     model.set_known(tree=tree)
         return candidates
+
+    def _check_uses_weights(self, model: Annotator) -> None:
+        """Raise UserError if there are weights of pairs, and a candidate doesn't use them."""
+        if self._side.pair_weights is not None and not model.uses_pair_weights:
+            raise UserError(
+                f"The candidate '{MODELS.name_of(model)}' of auto doesn't use weights.",
+                setting="weight", advice="Leave them out, or choose other `candidates`: ease, wsabie, als or knn.",
+            )  # fmt: skip
 
     def _fit_again(
         self, used: list[MemberTrial], rows: TaggedRows, splits: Sequence[Split], budget: Budget, monitor: Progress
@@ -472,7 +481,7 @@ class Auto(Blend):
                 continue
             settings = chosen_settings(trial.model) if len(splits) == 1 else {}
             trial.model = clone(trial.model).set_params(**settings)
-            trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=shown)
+            trial.model.fit(trial.columns.of(rows.X), rows.Y, side=rows.side, monitor=shown)
 
     def _keep(self, used: list[MemberTrial], weights: BlendWeights, splits: Sequence[Split]) -> None:
         """Stack the models of the blend, and store the blend's MAP on the judged images."""

@@ -6,6 +6,7 @@ By default, `auto` tries the models with the best results for their time, fastes
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ MemberList: TypeAlias = tuple[tuple[str, Settings], ...]
 
 EXAMPLE_LIST = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 BY_NUMBER: MemberList = (("ease", {}), ("wsabie", {}))
+ALS: tuple[str, Settings] = ("als", {"alpha": 4.0, "regularization": 30.0})  # For images known by number, by `implicit`
 SMALL: MemberList = (("kernel_ridge", {}), ("ridge", {}), ("knn", {}), ("logistic", {"alpha": 0.1}))
 DEFAULT_CANDIDATES: MemberList = (
     ("knn", {}),
@@ -45,10 +47,14 @@ PROBED: dict[str, Settings] = {
 """Models that are worth their time only on some data: with these settings, they are first tried on an eighth of the
 images."""
 
+MUST_GAIN = frozenset({"als"})
+"""Models for images known by number that are left out if they don't surely add to the best model before them."""
+
 UNSTEADY = frozenset({"knn"})
 """Models that need many images: with few, the weights of a blend are not drawn to theirs (see `shrunk`)."""
 
 GROWTHS = {
+    "als": 1,
     "knn": 1,
     "ease": 1,
     "kernel_ridge": 1.6,
@@ -69,6 +75,13 @@ MIN_DENSITY = 0.1  # Minimum share of values other than 0 for a block to be an a
 MAX_DENSE_BYTES = 2**30
 """Maximum size of all columns as an array if some blocks are dense and others are not: as CSR, neighbours among 4,000
 rows of visterms and a network took 25 times as long."""
+
+
+def default_candidates(*, by_number: bool, in_folds: bool) -> MemberList:
+    """Return the models to try; by number, ALS is one of them if its package is installed."""
+    if by_number:
+        return BY_NUMBER if find_spec("implicit") is None else (*BY_NUMBER, ALS)
+    return SMALL if in_folds else DEFAULT_CANDIDATES
 
 
 class ColumnSet(NamedTuple):

@@ -91,10 +91,15 @@ def sure_mix(scores: Sequence[Floats], Y: sp.csr_array) -> tuple[NDArray[np.floa
     weights, value = best_mix(scores, Y)
     precisions = [average_precisions(member, Y) for member in scores]
     best = int(np.argmax([np.nanmean(values) for values in precisions]))
-    gains = average_precisions(mixed(weights, scores), Y) - precisions[best]
-    if np.nanmean(gains) > SURE_ERRORS * np.nanstd(gains) / np.sqrt(len(gains)):
+    if surely_gains(mixed(weights, scores), scores[best], Y):
         return weights, value
     return np.eye(len(scores))[best], float(np.nanmean(precisions[best]))
+
+
+def surely_gains(scores: Floats, others: Floats, Y: sp.csr_array) -> bool:
+    """Return whether the MAP over images of `scores` is higher than that of `others` by two standard errors."""
+    gains = average_precisions(scores, Y) - average_precisions(others, Y)
+    return bool(np.nanmean(gains) > SURE_ERRORS * np.nanstd(gains) / np.sqrt(len(gains)))
 
 
 def without_idlers(

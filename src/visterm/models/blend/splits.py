@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import identity_rows
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import hold_one_out
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.blend.mixing import SAMPLE_ROWS, sample, sample_size
 from visterm.models.stopping import MIN_HELD_OUT, hold_out, visible_columns
 
@@ -23,10 +23,21 @@ PROBE_PART, MIN_PROBE_ROWS = 8, 50  # An eighth of the images, at least 50, is f
 
 
 class TaggedRows(NamedTuple):
-    """Images to fit or to measure on, and their tags."""
+    """Images to fit or to measure on, their tags and, in a fit with weights of pairs, these weights."""
 
     X: Matrix
     Y: sp.csr_array
+    weights: sp.csr_array | None = None  # shape (n_images, n_tags): of all given tags, also of held-out ones
+
+    @property
+    def side(self) -> SideKnowledge:
+        """What a model knows beside the tags."""
+        return SideKnowledge(pair_weights=self.weights)
+
+    def part(self, positions: NDArray[np.int64]) -> TaggedRows:
+        """Return some of the images."""
+        weights = None if self.weights is None else self.weights[positions]
+        return TaggedRows(self.X[positions], self.Y[positions], weights)
 
 
 class Split(NamedTuple):
@@ -68,18 +79,17 @@ def split_images(
         known = sp.csr_array(valid[0] @ (rows.Y > 0)) if by_numbers else None
         splits = [Split(rows, TaggedRows(*valid), all_images[:0], known)]
     elif share > 0 and by_numbers:
-        split = by_number(rows.X, rows.Y, rng, round(share * n))
+        split = by_number(rows, rng, round(share * n))
         splits = [] if split is None else [split]
     elif share > 0 and n >= MIN_IMAGES:
         for fold in _folds(n, share, rng, once=once):
             learned = np.setdiff1d(all_images, fold)
-            of_learned, of_fold = (
-                TaggedRows(visible_columns(model, rows.X[part], learned), rows.Y[part]) for part in (learned, fold)
-            )
+            parts = (rows.part(positions) for positions in (learned, fold))
+            of_learned, of_fold = (part._replace(X=visible_columns(model, part.X, learned)) for part in parts)
             splits.append(Split(of_learned, of_fold, fold))
 
     splits = [tagged for split in splits if (tagged := _tagged(split, rng)).judged.X.shape[0]]
-    return splits or [Split(rows, TaggedRows(rows.X[:0], rows.Y[:0]), all_images[:0])]
+    return splits or [Split(rows, rows.part(all_images[:0]), all_images[:0])]
 
 
 def _folds(n: int, share: float, rng: np.random.Generator, *, once: bool) -> list[NDArray[np.int64]]:
@@ -96,7 +106,7 @@ def _tagged(split: Split, rng: np.random.Generator) -> Split:
     tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
     chosen = tagged[sample(tagged.size, MAX_WEIGHTED_MODELS, judged.Y.shape[1], rng)]
     return split._replace(
-        judged=TaggedRows(judged.X[chosen], judged.Y[chosen]),
+        judged=judged.part(chosen),
         images=split.images[chosen] if split.images.size else split.images,
         known=None if split.known is None else split.known[chosen],
     )
@@ -112,18 +122,20 @@ def an_eighth(split: Split, rng: np.random.Generator) -> Split:
 
     Of images known by number, the judged tags are others: held out of those images.
     """
-    X, Y = split.learned
-    rows = np.sort(rng.permutation(X.shape[0])[: max(X.shape[0] // PROBE_PART, MIN_PROBE_ROWS)])
+    n = split.learned.X.shape[0]
+    rows = np.sort(rng.permutation(n)[: max(n // PROBE_PART, MIN_PROBE_ROWS)])
+    part = split.learned.part(rows)
     if split.known is None:
-        return split._replace(learned=TaggedRows(X[rows], Y[rows]), rows=rows)
-    return by_number(identity_rows(rows.size), Y[rows], rng) or split
+        return split._replace(learned=part, rows=rows)
+    return by_number(part._replace(X=identity_rows(rows.size)), rng) or split
 
 
-def by_number(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, max_images: int = SAMPLE_ROWS) -> Split | None:
+def by_number(rows: TaggedRows, rng: np.random.Generator, max_images: int = SAMPLE_ROWS) -> Split | None:
     """Hold out one tag of each of some images known by number; return None if too few images have two tags."""
+    Y = rows.Y
     max_images = min(max_images, sample_size(MAX_WEIGHTED_MODELS, Y.shape[1]))
     n_several = int(np.count_nonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]) > 1))
     if n_several < MIN_HELD_OUT:
         return None
     tags, images, hidden_tags, known = hold_one_out(Y, rng, at_most=min(max_images, n_several // 2))
-    return Split(TaggedRows(X, tags), TaggedRows(X[images], hidden_tags), images, known)
+    return Split(rows._replace(Y=tags), TaggedRows(rows.X[images], hidden_tags), images, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter as now
 from typing import Self
 
@@ -21,9 +21,18 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains, FitsLeavingOut
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, PROBED, ColumnSet, Settings, make_member, own_settings
+from visterm.models.blend.candidates import (
+    GROWTHS,
+    MUST_GAIN,
+    PAIRWISE,
+    PROBED,
+    ColumnSet,
+    Settings,
+    make_member,
+    own_settings,
+)
 from visterm.models.blend.kept import explains, tag_vectors
-from visterm.models.blend.mixing import NEARLY_BEST, best_pair, both_maps, image_map, word_map
+from visterm.models.blend.mixing import NEARLY_BEST, best_pair, both_maps, image_map, surely_gains, word_map
 from visterm.models.blend.splits import MAX_WEIGHTED_MODELS, Split, TaggedRows, an_eighth, judged_tags
 from visterm.models.stopping import EpochRecord, OnEpoch, visible_columns
 
@@ -134,7 +143,11 @@ def try_candidates(
         elif done and not trial.reason and trial.name in PROBED:
             trial.reason = probes.reason_to_skip(trial, done)
         if not trial.reason:
-            attempt(trial, splits, monitor, Halving.beside(done, splits[0], trial))
+            halving = Halving.beside(done, splits[0], trial)
+            if halving is not None and trial.name in MUST_GAIN:
+                halving.attempt_if_it_gains(monitor)
+            else:
+                attempt(trial, splits, monitor, halving)
             refit_seconds += trial.seconds_again(n_all)
         done.append(trial)
     if done[0].error is not None and not any(trial.n_rows for trial in done):
@@ -263,6 +276,27 @@ class Halving:
         self._trial.reason = f"left out: after {epoch} epochs, it adds {gain:.3f} to the MAP of {self._best.title}"
         return "stop"
 
+    def attempt_if_it_gains(self, monitor: Progress) -> None:
+        """Fit and measure a candidate of `MUST_GAIN` if four epochs of it add to the best trial.
+
+        It is left out, with a reason, if these or the whole fit don't add: the whole fit must add surely.
+        """
+        trial, best, Y = self._trial, self._best, self._split.judged.Y
+        assert best.scores is not None
+        short = replace(trial, model=clone(trial.model).set_params(epochs=FIRST_RUNG))
+        for tried in (short, trial):
+            attempt(tried, [self._split], monitor)
+            if tried.scores is None:
+                trial.reason = tried.reason
+                return
+            mix, gain = best_pair(tried.scores, best.scores, Y)
+            is_sure = gain >= MIN_RUNG_GAIN if tried is short else surely_gains(mix, best.scores, Y)
+            if not is_sure:
+                epochs = f"after {FIRST_RUNG} epochs, " if tried is short else ""
+                trial.reason = f"left out: {epochs}it adds only {gain:.3f} to the MAP of {best.title}"
+                trial.scores, trial.n_rows = None, 0
+                return
+
 
 def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_epoch: OnEpoch | None = None) -> None:
     """Fit a candidate and measure it on the judged images, if there are any; set `reason` if the fit fails.
@@ -303,7 +337,7 @@ def _scores_of(
     if split.rows is not None:
         X, X_judged = (visible_columns(model, features, split.rows) for features in (X, X_judged))
     if not X_judged.shape[0]:
-        model.fit(X, split.learned.Y, monitor=monitor)
+        model.fit(X, split.learned.Y, side=split.learned.side, monitor=monitor)
         return np.empty((0, split.judged.Y.shape[1]), np.float32), 0.0, 1.0
 
     if isinstance(model, FitsLeavingOut) and _leaves_out(model, split):
@@ -313,9 +347,11 @@ def _scores_of(
             dtype=np.float32,
             shape=(X.shape[0], hidden.shape[0]),
         )
-        scores = model.fit_leaving_out(split.learned.Y + picked @ hidden, split.images, hidden.indices)
+        Y = split.learned.Y + picked @ hidden
+        scores = model.fit_leaving_out(Y, split.images, hidden.indices, side=split.learned.side)
         return _without_known(scores, split)
-    model.fit(X, split.learned.Y, valid=(X_judged, split.judged.Y), monitor=monitor, on_epoch=on_epoch)
+    valid = X_judged, split.judged.Y
+    model.fit(X, split.learned.Y, side=split.learned.side, valid=valid, monitor=monitor, on_epoch=on_epoch)
     return _scaled_scores(model, X_judged, split)
 
 
@@ -414,8 +450,8 @@ def has_vectors(model: Annotator) -> bool:
 def _fitted_spare(columns: ColumnSet, split: Split, n_jobs: int | None, monitor: Progress) -> MemberTrial:
     model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
     trial = MemberTrial(MODELS.name_of(model), model, own_settings(model), -1, columns)
-    (X, Y), n = split.learned, split.learned.X.shape[0]
+    n = split.learned.X.shape[0]
     rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
-    attempt(trial, [split._replace(learned=TaggedRows(X[rows], Y[rows]))], monitor)
+    attempt(trial, [split._replace(learned=split.learned.part(rows))], monitor)
     trial.reason = f"{SPARE_REASON}, but {trial.reason}" if trial.reason else SPARE_REASON
     return trial

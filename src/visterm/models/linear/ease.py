@@ -18,6 +18,7 @@ from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike
+from visterm.models.base import SideKnowledge
 from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge
@@ -119,14 +120,16 @@ class Ease(Ridge):
         self.n_tags_ += len(rows)
         return self
 
-    def fit_leaving_out(self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64]) -> NDArray[np.float32]:
+    def fit_leaving_out(
+        self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64], *, side: SideKnowledge | None = None
+    ) -> NDArray[np.float32]:
         """Fit on images known by number; return scores of `images`, each as if it had lacked one tag in the fit.
 
         The scores, shape (len(images), n_tags), are those of a fit without tag ``tags[i]`` of ``images[i]``. They need
-        no second inverse: without one entry of `Y`, it has a correction of rank two.
+        no second inverse: without one entry of `Y`, it has a correction of rank two. `side` is that of `fit`.
         """
-        with self._fitting(None, Y) as (_, Y, rng, _):
-            inverse, given = self._fit_by_number(Y, rng), sp.csr_array(Y > 0, dtype=np.float64)
+        with self._fitting(None, Y, side=side) as (_, Y, rng, _):
+            inverse, given = self._fit_by_number(Y, rng), sp.csr_array(self.weighted(Y), dtype=np.float64)
         scores = np.empty((images.size, self.n_tags_), np.float32)
         for part in blocks(images.size, 8 * self.n_tags_):  # a dozen arrays of this shape
             scores[part] = self._left_out(inverse, given, images[part], tags[part])
@@ -171,7 +174,8 @@ class Ease(Ridge):
         self, inverse: NDArray[np.float64], given: sp.csr_array, images: NDArray[np.int64], tags: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Return the scores of `images` without one tag each, see `without_entries`."""
-        left_out = one_each(tags, self.n_tags_)[:, self.inputs_]
+        weights = dense(given[images].multiply(one_each(tags, self.n_tags_)).sum(axis=1))
+        left_out = sp.csr_array(sp.diags_array(weights) @ one_each(tags, self.n_tags_)[:, self.inputs_])
         k = sp.csr_array(given[images][:, self.inputs_] - left_out)
         kP, diagonal = without_entries(inverse, k, left_out)
         scores = np.empty((images.size, self.n_tags_))
@@ -181,7 +185,7 @@ class Ease(Ridge):
         lost = dense(left_out.multiply(kP).sum(axis=1))[:, None] * dense(given[images][:, others])
         scores[:, others] = kP @ moments - lost
         hidden = np.flatnonzero(np.isin(tags, others))
-        scores[hidden, tags[hidden]] -= k[hidden].multiply(kP[hidden]).sum(axis=1)
+        scores[hidden, tags[hidden]] -= weights[hidden] * k[hidden].multiply(kP[hidden]).sum(axis=1)
         return scores
 
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
