@@ -33,7 +33,7 @@ N_START_WORDS = 12  # Words of the network to start from
 STARTABLE_JOBS = ("index", "fit", "duplicates", "mistakes", "map")
 JOB_LABELS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
-    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map",
+    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map of similarity",
 }  # fmt: skip
 """The page's names of the kinds of jobs."""
 
