@@ -99,8 +99,11 @@ def test_photos_that_are_gone_are_not_on_the_map_and_a_damaged_map_is_said_to_be
 
 def test_groups_of_photos_are_named_by_the_tags_that_set_them_apart(catalogue, monkeypatch):
     found = draw_map(catalogue)
-    monkeypatch.setattr(photo_map, "MIN_CLUSTER_PHOTOS", 12)
-    first, second = map_clusters(catalogue.stored, found)
+    monkeypatch.setattr(photo_map, "MAX_CLUSTERS", 2)
+    sides = np.where(found.ids % 2 == 0, 0.1, 0.9).astype(np.float32)
+    first, second = map_clusters(
+        catalogue.stored, PhotoMap(found.ids, np.stack([sides, found.places[:, 1] / 9], axis=1))
+    )
     assert {first.tag, second.tag} == {"stripes", "dots"}
     for cluster in (first, second):
         assert cluster.tag in catalogue.image(cluster.image_id).tags

@@ -32,7 +32,8 @@ N_NEIGHBOURS = 15  # For UMAP (its default), and for placing later photos at the
 MIN_PHOTOS_FOR_UMAP = 30  # With fewer photos, two principal components are the map: too few neighbours for UMAP
 MAX_UMAP_PHOTOS = 20_000  # Fit UMAP to at most this many evenly chosen photos; place others by their neighbours
 PHOTOS_PER_WRITE = 2048  # Number of photos placed by neighbours before the map is saved
-MAX_CLUSTERS, MIN_CLUSTER_PHOTOS = 16, 8  # Groups that the map shows from the start, and photos of each on average
+MAP_FIELDS = 5  # The map shows a photo and a tag of each of these by as many fields
+MAX_CLUSTERS = 16  # Fields that it names
 MAX_NEW_SHARE = 0.5  # Place all photos again if more than this share is new
 
 
@@ -58,49 +59,45 @@ def n_not_on_map(stored: StoredCatalogue, photo_map: PhotoMap) -> int:
 
 
 class MapCluster(NamedTuple):
-    """A group of photos on the map."""
+    """The photos in one of the `MAP_FIELDS` by `MAP_FIELDS` fields of the map."""
 
-    image_id: int  # The photo nearest to its middle
-    tag: str  # The tag that sets it most apart from other photos; empty if none does
+    image_id: int  # The photo nearest to their middle
+    tag: str  # The tag that sets them most apart from other photos; empty if none does
 
 
 def map_clusters(stored: StoredCatalogue, photo_map: PhotoMap) -> list[MapCluster]:
-    """Return groups of photos that show what is where on the map, largest first, each with another tag.
+    """Return the fields of the map with most photos, largest first, each with another tag: they show what is where.
 
     Tags are those that photos have, or that are predicted for them with a confidence of at least `PREDICTED_FROM`.
     """
-    from sklearn.cluster import KMeans  # slow to import
-
     n = len(photo_map.ids)
-    n_clusters = min(MAX_CLUSTERS, len(np.unique(photo_map.places, axis=0)), -(-n // MIN_CLUSTER_PHOTOS))
-    if n_clusters == 0:
-        return []
-    means = KMeans(n_clusters, random_state=0, n_init=1).fit(photo_map.places)
-    counts = _counts_of_tags(stored, photo_map.ids, means.labels_)
-    shares = {tag: sum(by_cluster.values()) / n for tag, by_cluster in counts.items()}
-    sizes = np.bincount(means.labels_, minlength=n_clusters)
+    cells = np.minimum((photo_map.places * MAP_FIELDS).astype(np.int64), MAP_FIELDS - 1) @ [MAP_FIELDS, 1]
+    sizes = np.bincount(cells, minlength=MAP_FIELDS**2)
+    counts = _counts_of_tags(stored, photo_map.ids, cells)
+    shares = {tag: sum(by_cell.values()) / n for tag, by_cell in counts.items()}
     clusters, used_tags = [], {""}
-    for label in np.argsort(-sizes, kind="stable").tolist():
-        lifts = {tag: by_cluster[label] / sizes[label] - shares[tag] for tag, by_cluster in counts.items()}
+    for cell in np.argsort(-sizes, kind="stable")[: min(MAX_CLUSTERS, np.count_nonzero(sizes))].tolist():
+        lifts = {tag: by_cell[cell] / sizes[cell] - shares[tag] for tag, by_cell in counts.items()}
         tag = max((tag for tag in lifts if tag not in used_tags and lifts[tag] > 0), key=lifts.__getitem__, default="")
         used_tags.add(tag)
-        distances = np.square(photo_map.places - means.cluster_centers_[label]).sum(axis=1)
-        clusters.append(MapCluster(int(photo_map.ids[distances.argmin()]), tag))
+        ids, places = photo_map.ids[cells == cell], photo_map.places[cells == cell]
+        nearest = np.square(places - places.mean(axis=0)).sum(axis=1).argmin()
+        clusters.append(MapCluster(int(ids[nearest]), tag))
     return clusters
 
 
-def _counts_of_tags(stored: StoredCatalogue, ids: Ids, labels: Ids) -> dict[str, Counter[int]]:
-    """Return tag -> the number of photos that have it, or probably have it, by cluster."""
+def _counts_of_tags(stored: StoredCatalogue, ids: Ids, cells: Ids) -> dict[str, Counter[int]]:
+    """Return tag -> the number of photos that have it, or probably have it, by field."""
     counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    label_of = dict(zip(ids.tolist(), labels.tolist(), strict=True))
+    cell_of = dict(zip(ids.tolist(), cells.tolist(), strict=True))
     statement = (
         "SELECT image_id, tags.name FROM predictions JOIN tags ON tags.id = tag_id WHERE run_id = ? AND confidence >= ?"
     )
     pairs = set(stored.database.rows(statement, (stored.runs.current().id, PREDICTED_FROM)))
     pairs |= {(image_id, tag) for image_id, tags in stored.tags.held().items() for tag in tags}
     for image_id, tag in sorted(pairs):
-        if image_id in label_of:
-            counts[tag][label_of[image_id]] += 1
+        if image_id in cell_of:
+            counts[tag][cell_of[image_id]] += 1
     return counts
 
 
