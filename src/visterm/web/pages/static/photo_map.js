@@ -58,8 +58,9 @@
     }
     pen.putImageData(image, 0, 0);
     const labelled = clusters.map(([id, tag]) => [ids.indexOf(id), tag]).filter(([i]) => i >= 0);
-    drawThumbs(inView.length <= MAX_THUMBS ? inView : labelled.map(([i]) => i), s, left, top);
-    labelled.forEach(([i, tag]) => drawLabel(tag, left + places[2 * i] * s, top + places[2 * i + 1] * s + THUMB_SIDE * ratio / 2));
+    const shown = drawThumbs(inView.length <= MAX_THUMBS ? inView : labelled.map(([i]) => i), s, left, top);
+    for (const [i, tag] of labelled)
+      if (shown.has(i)) drawLabel(tag, left + places[2 * i] * s, top + places[2 * i + 1] * s + (THUMB_SIDE * ratio) / 2);
   }
 
   function redraw() {
@@ -75,13 +76,14 @@
   }
 
   function drawThumbs(inView, s, left, top) {
-    const side = THUMB_SIDE * ratio, usedCells = new Set(), missingIds = [];
+    const side = THUMB_SIDE * ratio, usedCells = new Set(), shown = new Set(), missingIds = [];
     for (const i of inView) {
       const x = left + places[2 * i] * s, y = top + places[2 * i + 1] * s;
       // A cell of the map, not of the screen, so that thumbnails stay in place while the map moves
       const cell = `${Math.floor((x - left) / side)} ${Math.floor((y - top) / side)}`;
       if (usedCells.has(cell)) continue;
       usedCells.add(cell);
+      shown.add(i);
       const thumb = thumbs.get(ids[i]);
       if (!thumb) missingIds.push(ids[i]);
       if (!thumb?.width) continue;
@@ -91,6 +93,7 @@
     }
     queue.splice(0, queue.length, ...missingIds); // photos out of view are not fetched
     fetchThumbs();
+    return shown;
   }
 
   function drawLabel(tag, x, y) {
