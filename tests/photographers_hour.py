@@ -230,6 +230,25 @@ class Hour:
                 self.page.locator("#answered", has_text=re.compile(f"^{answered + 1}$")).wait_for()
         self.said["answers"], self.said["of these right"] = n_answers, right
 
+    def review_in_grids(self, is_wrong: Callable[[int, str], bool], n_photos: int, name: str = "in grids") -> None:
+        """Judge screens of photos, mark the wrong ones by their keys, and count what a person presses."""
+        self.window.open("/review/grid")
+        tiles, answered, n_inputs, began = self.page.locator(".tile [name=wrong]"), 0, 0, time.perf_counter()
+        while answered < n_photos and tiles.count():
+            n_shown, tag = tiles.count(), self.page.input_value(".screen [name=tag]")
+            self.window.until(f"document.querySelector('#n-right').textContent == '{n_shown}'")
+            if not answered:
+                self.shoot("review_in_grids")
+            photos = [(tile.get_attribute("data-key"), int(tile.get_attribute("value"))) for tile in tiles.all()]
+            keys = [key for key, image in photos if is_wrong(image, tag)]
+            self.window.press(*keys)
+            answered, n_inputs = answered + n_shown, n_inputs + len(keys) + 1
+            with self.step(f"answer a screen {name}"):
+                self.window.press("y")
+                self.page.locator("#answered", has_text=re.compile(f"^{answered}$")).wait_for()
+        self.said[f"judgements {name}"], self.said[f"inputs {name}"] = answered, n_inputs
+        self.said[f"seconds {name}"] = round(time.perf_counter() - began, 1)
+
     def learn_and_go_back(self) -> None:
         """Learn again, look at what changed, go back, and look at the runs."""
         before = time.perf_counter()
@@ -258,4 +277,5 @@ class Hour:
         self.correct_at_once(n_chosen)
         self.resolve_duplicates()
         self.review(n_answers)
+        self.review_in_grids(lambda image, tag: tag not in self.truth[image], n_answers)
         self.learn_and_go_back()

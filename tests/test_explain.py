@@ -23,7 +23,7 @@ from visterm.models.blend.ensemble import Ensemble
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
 from visterm.tagging.explain import Explanation, Region, explain
-from visterm.tagging.heat_map import draw_heat, heat
+from visterm.tagging.heat_map import draw_heat, heat, smooth_heat
 from visterm.tagging.tagger import Tagger
 
 pytestmark = pytest.mark.usefixtures("plugin")
@@ -307,6 +307,16 @@ def test_the_picture_shows_warm_colours_where_a_place_adds_and_blue_where_it_tak
         assert left[0] > left[2] + 80
     assert right[2] > right[0] + 80 or width == 1
     assert (drawn[16 + down :] < 60).all(axis=2).any()  # words
+
+
+def test_the_heat_is_drawn_without_the_edges_of_the_places():
+    rng = np.random.default_rng(0)
+    places = [Region(x, y, x + 10, y + 10, rng.normal()) for x in range(0, 70, 10) for y in range(0, 70, 10)]
+    blocks, smooth = (draw(explained(places, (70, 70)), (140, 140)) for draw in (heat, smooth_heat))
+    steps = [np.abs(np.diff(shares, axis=1)).max() / np.ptp(shares) for shares in (blocks, smooth)]
+    assert steps[0] > 0.5
+    assert steps[1] < 0.1
+    assert smooth.sum() == pytest.approx(blocks.sum())
 
 
 def test_a_photo_that_gives_nothing_is_drawn_too(tmp_path):

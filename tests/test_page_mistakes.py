@@ -68,11 +68,11 @@ def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
 def test_m_leads_from_frequent_tags_through_all_kinds_of_questions_and_back(tmp_path):
     with served(make_tiny_catalogue(tmp_path).folder) as address, httpx.Client(base_url=address, timeout=600) as client:
         here, seen = "/review", []
-        for _ in range(3):
+        for _ in range(4):
             page = client.get(here).text.partition('class="tabs"')[2]
             seen.append(re.search(r'<a href="[^"]*" aria-current="page">([^<]*)</a>\n', page)[1])
             [here] = re.findall(r'<a href="([^"]*)" data-key="m">', page)
-        assert seen == ["Frequent tags", "What teaches most", "Probable mistakes"]
+        assert seen == ["Frequent tags", "What teaches most", "Probable mistakes", "Sure ones"]
         assert here == "/review?queue=frequent"
 
 

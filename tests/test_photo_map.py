@@ -15,7 +15,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import CorruptFileError, MissingExtraError
 from visterm.library import photo_map
-from visterm.library.photo_map import MAP_FILE, PhotoMap, draw_map, read_map
+from visterm.library.photo_map import MAP_FILE, PhotoMap, draw_map, map_clusters, read_map
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,19 @@ def test_photos_that_are_gone_are_not_on_the_map_and_a_damaged_map_is_said_to_be
         read_map(catalogue.stored)
     draw_map(catalogue, anew=True)
     assert len(read_map(catalogue.stored).ids) == 23
+
+
+def test_groups_of_photos_are_named_by_the_tags_that_set_them_apart(catalogue, monkeypatch):
+    found = draw_map(catalogue)
+    monkeypatch.setattr(photo_map, "MAX_CLUSTERS", 2)
+    sides = np.where(found.ids % 2 == 0, 0.1, 0.9).astype(np.float32)
+    first, second = map_clusters(
+        catalogue.stored, PhotoMap(found.ids, np.stack([sides, found.places[:, 1] / 9], axis=1))
+    )
+    assert {first.tag, second.tag} == {"stripes", "dots"}
+    for cluster in (first, second):
+        assert cluster.tag in catalogue.image(cluster.image_id).tags
+    assert map_clusters(catalogue.stored, PhotoMap(found.ids[:0], found.places[:0])) == []
 
 
 def test_without_umap_learn_the_message_names_the_extra(catalogue, monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from visterm.data.tag_tree import TagTree
-from visterm.library.review import review_queue
+from visterm.library.review import review_queue, sure_photos
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import NewImage
 from visterm.store.tags import Prediction
@@ -126,3 +126,31 @@ def test_doubts_about_frequent_tags_come_first_where_these_are_asked_for():
     )
     assert asked(stored)[0] == (0, "newt")
     assert asked(stored, frequent=True) == [(2, "sea"), (1, "sea"), (0, "newt"), (3, "sky")]
+
+
+def sure(stored, k=24, **how):
+    first, photos = stored.images.all()[0].id, sure_photos(stored, k, **how)
+    return photos and (photos.tag, [image - first for image in photos.images], photos.total)
+
+
+def test_a_screen_has_the_photos_that_most_certainly_have_the_tag_of_most_sure_photos():
+    stored = catalogue([{"sea": 0.7, "sky": 0.9}, {"sea": 0.4, "sky": 0.99}, {"sea": 0.6}, {"sky": 0.8, "sun": 0.5}])
+    assert sure(stored, 2) == ("sky", [1, 0], 3)
+    assert sure(stored, tag="sea") == ("sea", [0, 2], 2)
+    assert sure(stored, tag="no such tag") == ("sky", [1, 0, 3], 3)
+    assert sure(stored, skip={"sky", "sea"}) == ("sun", [3], 1)
+    assert sure(stored, skip={"sky", "sea", "sun"}) is None
+
+
+def test_a_screen_has_no_photo_whose_answer_is_known_or_follows():
+    predictions = [{"dog": 0.9}, {"dog": 0.8}, {"dog": 0.7, "animal": 0.9}, {"animal": 0.8}]
+    stored = catalogue(predictions, given=[(0, ["dog"]), (2, ["dog"])])
+    stored.tags.judge(stored.images.all()[1].id, "dog", -1)
+    assert sure(stored) == ("animal", [2, 3], 2)
+    tree = TagTree([("dog", "animal")])
+    assert sure(stored, tree=tree) == ("animal", [3], 1)
+
+
+def test_photos_of_a_run_without_confidences_are_shown_by_their_scores():
+    stored = catalogue([{"sea": None}, {"sea": None}])
+    assert sure(stored) == ("sea", [0, 1], 2)

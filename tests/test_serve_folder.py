@@ -290,3 +290,22 @@ def test_its_page_says_how_far_it_is(tmp_path, photos):
         watched(out, [])
         assert "are learned" in client.get("/library/start", **asked).text
         assert 'id="start"' not in client.get("/").text
+
+
+def test_its_page_says_that_learning_was_killed_and_starts_it_again(tmp_path, photos):
+    out = tmp_path / "catalogue"
+    open_or_start(photos, out, REQUEST)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    with TestClient(create_app(out), base_url="http://127.0.0.1") as client:
+        asked = {"headers": {"x-part": "1"}}
+        stored = Catalogue.load(out).stored
+        stored.database.write("UPDATE jobs SET finished = '2026-01-01T00:00:00.000000Z'", ())
+        part = client.get("/library/start", **asked).text
+        assert "are in, and their tags are not learned yet" in part
+        assert "coming in" not in part
+        stored.jobs.start("fit", pid=ended.pid)
+        part = client.get("/library/start", **asked).text
+        assert "<b>Learning was stopped.</b> Its process was killed." in part
+        assert 'name="kind" value="fit"' in part
+        assert "Start again" in client.get("/library").text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.filters import Filter
+from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.store.history import CatalogueJob
 
 Floats = NDArray[np.float32]
@@ -31,6 +32,8 @@ N_NEIGHBOURS = 15  # For UMAP (its default), and for placing later photos at the
 MIN_PHOTOS_FOR_UMAP = 30  # With fewer photos, two principal components are the map: too few neighbours for UMAP
 MAX_UMAP_PHOTOS = 20_000  # Fit UMAP to at most this many evenly chosen photos; place others by their neighbours
 PHOTOS_PER_WRITE = 2048  # Number of photos placed by neighbours before the map is saved
+MAP_FIELDS = 5  # The map shows a photo and a tag of each of these by as many fields
+MAX_CLUSTERS = 16  # Fields that it names
 MAX_NEW_SHARE = 0.5  # Place all photos again if more than this share is new
 
 
@@ -53,6 +56,49 @@ def read_map(stored: StoredCatalogue) -> PhotoMap | None:
 def n_not_on_map(stored: StoredCatalogue, photo_map: PhotoMap) -> int:
     """Return the number of photos that are not on the map yet."""
     return len(np.setdiff1d(stored.find(Filter()), photo_map.ids))
+
+
+class MapCluster(NamedTuple):
+    """The photos in one of the `MAP_FIELDS` by `MAP_FIELDS` fields of the map."""
+
+    image_id: int  # The photo nearest to their middle
+    tag: str  # The tag that sets them most apart from other photos; empty if none does
+
+
+def map_clusters(stored: StoredCatalogue, photo_map: PhotoMap) -> list[MapCluster]:
+    """Return the fields of the map with most photos, largest first, each with another tag: they show what is where.
+
+    Tags are those that photos have, or that are predicted for them with a confidence of at least `PREDICTED_FROM`.
+    """
+    n = len(photo_map.ids)
+    cells = np.minimum((photo_map.places * MAP_FIELDS).astype(np.int64), MAP_FIELDS - 1) @ [MAP_FIELDS, 1]
+    sizes = np.bincount(cells, minlength=MAP_FIELDS**2)
+    counts = _counts_of_tags(stored, photo_map.ids, cells)
+    shares = {tag: sum(by_cell.values()) / n for tag, by_cell in counts.items()}
+    clusters, used_tags = [], {""}
+    for cell in np.argsort(-sizes, kind="stable")[: min(MAX_CLUSTERS, np.count_nonzero(sizes))].tolist():
+        lifts = {tag: by_cell[cell] / sizes[cell] - shares[tag] for tag, by_cell in counts.items()}
+        tag = max((tag for tag in lifts if tag not in used_tags and lifts[tag] > 0), key=lifts.__getitem__, default="")
+        used_tags.add(tag)
+        ids, places = photo_map.ids[cells == cell], photo_map.places[cells == cell]
+        nearest = np.square(places - places.mean(axis=0)).sum(axis=1).argmin()
+        clusters.append(MapCluster(int(ids[nearest]), tag))
+    return clusters
+
+
+def _counts_of_tags(stored: StoredCatalogue, ids: Ids, cells: Ids) -> dict[str, Counter[int]]:
+    """Return tag -> the number of photos that have it, or probably have it, by field."""
+    counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    cell_of = dict(zip(ids.tolist(), cells.tolist(), strict=True))
+    statement = (
+        "SELECT image_id, tags.name FROM predictions JOIN tags ON tags.id = tag_id WHERE run_id = ? AND confidence >= ?"
+    )
+    pairs = set(stored.database.rows(statement, (stored.runs.current().id, PREDICTED_FROM)))
+    pairs |= {(image_id, tag) for image_id, tags in stored.tags.held().items() for tag in tags}
+    for image_id, tag in sorted(pairs):
+        if image_id in cell_of:
+            counts[tag][cell_of[image_id]] += 1
+    return counts
 
 
 def draw_map(

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,12 +15,24 @@ from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.tag_tree import TagTree
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.filters import PREDICTED_FROM
 
 MAX_CANDIDATES = 20_000  # Maximum number of predictions to rank, least certain first, to limit the time
 MIN_COMMON_IMAGES = 5  # Minimum number of images of a tag that is not rare
 MIN_DISAGREEMENT = 0.25  # Minimum difference between the confidences of two runs that is a reason to ask
 
 Question: TypeAlias = tuple[int, str, float | None, float | None]  # Image id, tag, confidence, earlier confidence
+
+_UNANSWERED = (
+    "FROM predictions AS p JOIN tags ON tags.id = p.tag_id JOIN images ON images.id = p.image_id "
+    "WHERE p.run_id = ? AND images.state = 'here' "
+    "AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = p.image_id AND g.tag_id = p.tag_id) "
+    "AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id "
+    "AND v.verdict != 0) "
+)
+"""SQL for the predictions `p` of a run that nobody has given, accepted or rejected."""
+
+_SURE = f"{_UNANSWERED} AND coalesce(p.confidence, 1) >= {PREDICTED_FROM} "
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +120,51 @@ def review_queue(
     return chosen
 
 
+class SurePhotos(NamedTuple):
+    """Photos that probably have a tag, to accept together."""
+
+    tag: str
+    images: list[int]  # Ids, the most certain photos first
+    confidences: list[float | None]  # None: the run is not calibrated
+    total: int  # Number of such photos, these included
+
+
+def sure_photos(
+    stored: StoredCatalogue, k: int, *, tag: str = "", skip: Collection[str] = (), tree: TagTree | None = None
+) -> SurePhotos | None:
+    """Return the k photos that most certainly have `tag`, or else the tag of most such photos; None if there are none.
+
+    The confidence is at least `PREDICTED_FROM`: doubtful photos are asked about one by one. Nobody has given, accepted
+    or rejected the tag, and it does not follow from other tags in the `tree`. Tags in `skip` are left out.
+    """
+    run_id = stored.runs.current().id
+    photos = _sure_photos(stored, run_id, k, tag, tree)
+    if photos is not None:
+        return photos
+    statement = f"SELECT tags.name {_SURE} GROUP BY p.tag_id ORDER BY count(*) DESC, tags.name"
+    for (name,) in stored.database.rows(statement, (run_id,)):
+        photos = None if name in skip else _sure_photos(stored, run_id, k, name, tree)
+        if photos is not None:
+            return photos
+    return None
+
+
+def _sure_photos(stored: StoredCatalogue, run_id: int, k: int, tag: str, tree: TagTree | None) -> SurePhotos | None:
+    statement = (
+        f"SELECT p.image_id, tags.name, p.confidence, NULL {_SURE} AND tags.name = ? "
+        "ORDER BY p.confidence DESC, p.score DESC, p.image_id"
+    )
+    questions: list[Question] = stored.database.rows(statement, (run_id, tag))
+    if tree is not None:
+        questions = _without_implied(tree, stored, questions)
+    if not questions:
+        return None
+    best = questions[:k]
+    return SurePhotos(
+        tag, [image_id for image_id, *_ in best], [confidence for *_, confidence, _ in best], len(questions)
+    )
+
+
 def _unanswered(stored: StoredCatalogue) -> list[Question]:
     """Return the unanswered predictions as questions, least certain first."""
     run = stored.runs.current()
@@ -115,13 +172,7 @@ def _unanswered(stored: StoredCatalogue) -> list[Question]:
     return stored.database.rows(
         "SELECT p.image_id, tags.name, p.confidence, "
         "(SELECT confidence FROM predictions AS e WHERE e.run_id = ? AND e.image_id = p.image_id "
-        "AND e.tag_id = p.tag_id) "
-        "FROM predictions AS p JOIN tags ON tags.id = p.tag_id JOIN images ON images.id = p.image_id "
-        "WHERE p.run_id = ? AND images.state = 'here' "
-        "AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = p.image_id AND g.tag_id = p.tag_id) "
-        "AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id "
-        "AND v.verdict != 0) "
-        "ORDER BY abs(coalesce(p.confidence, 0.5) - 0.5), "
+        f"AND e.tag_id = p.tag_id) {_UNANSWERED} ORDER BY abs(coalesce(p.confidence, 0.5) - 0.5), "
         "iif(p.confidence IS NULL, ((p.image_id * 7919 + p.tag_id) * 2654435761) % 1000003, 0), p.image_id, "
         "p.score DESC, tags.name LIMIT ?",
         (max(earlier_ids, default=-1), run.id, MAX_CANDIDATES),

@@ -14,7 +14,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import AMONG, LISTED, as_list
 
-TAG_PHOTOS, KEEP_ONE, UNDO = "tag photos", "keep one of each", "undo"  # Kinds of events in the history
+TAG_PHOTOS, REVIEW, KEEP_ONE, UNDO = "tag photos", "review photos", "keep one of each", "undo"  # Kinds of events
 MAX_PHOTOS = 5000  # Maximum number of photos per step, which blocks other writers for up to 30 s
 
 Judgements = set[tuple[str | int, ...]]
@@ -44,11 +44,7 @@ def tag_photos(
     DataError if an id is unknown; UserError if there are no photos or more than `MAX_PHOTOS`, no tags, or an invalid
     tag.
     """
-    images = list(dict.fromkeys(image_ids))
-    if not 0 < len(images) <= MAX_PHOTOS:
-        problem = f"{count_of(len(images), 'photo')} chosen."
-        expected = f"1 to {MAX_PHOTOS:,} at once"
-        raise UserError(problem, setting="image_ids", value=len(images), expected=expected)
+    images = _checked(image_ids)
     stored, vocabulary = catalogue.stored, catalogue.tagger.vocabulary
     spelled = {
         kind: feedback.all_spelled(vocabulary, tags, stored)
@@ -70,6 +66,42 @@ def tag_photos(
 
     details = {kind: ", ".join(tags) for kind, tags in spelled.items() if tags}
     return _step(stored, TAG_PHOTOS, images, names, change, photos=len(images), **details)
+
+
+def review_photos(catalogue: Catalogue, tag: str, accepted: Sequence[int], rejected: Sequence[int]) -> Step:
+    """Accept a tag of the photos that were shown together, and reject it for the wrong ones, in one transaction.
+
+    Each photo is changed as by `Catalogue.judge`. The entry of the history says how many photos were accepted in bulk,
+    and its changes which: nobody answered for each of them alone. Raises the errors of `tag_photos`.
+    """
+    images = _checked([*accepted, *rejected])
+    wrong = set(rejected)
+
+    def change() -> None:
+        for image_id in images:
+            catalogue.judge(image_id, tag, -1 if image_id in wrong else 1)
+
+    name = feedback.spelled(catalogue.tagger.vocabulary, tag, catalogue.stored)
+    n_accepted = len(images) - len(wrong)
+    details = {"tag": name, "accepted_in_bulk": n_accepted, "rejected": len(wrong)}
+    return _step(catalogue.stored, REVIEW, images, [name], change, **details)
+
+
+def rejected_in(catalogue: Catalogue, number: int) -> set[int]:
+    """Return the ids of the photos for which a step rejected a tag."""
+    event = catalogue.stored.history.get(number)
+    changes = [] if event is None else event.details.get("now", [])
+    return {change[1] for change in changes if change[0] == "verdict" and change[3] == -1}
+
+
+def _checked(image_ids: Sequence[int]) -> list[int]:
+    """Return the ids without duplicates; raises UserError if there are none or more than `MAX_PHOTOS`."""
+    images = list(dict.fromkeys(image_ids))
+    if not 0 < len(images) <= MAX_PHOTOS:
+        problem = f"{count_of(len(images), 'photo')} chosen."
+        expected = f"1 to {MAX_PHOTOS:,} at once"
+        raise UserError(problem, setting="image_ids", value=len(images), expected=expected)
+    return images
 
 
 class Choice(NamedTuple):
@@ -138,7 +170,7 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
     stored = catalogue.stored
     with stored.database.transaction() as connection:
         event = stored.history.get(number)
-        if event is None or event.what not in (TAG_PHOTOS, KEEP_ONE):
+        if event is None or event.what not in (TAG_PHOTOS, REVIEW, KEEP_ONE):
             raise DataError(f"There is no step {number}.")
         is_undone = any(other.details.get("step") == number for other in stored.history.of(UNDO))
         old, new = ({tuple(change) for change in event.details[name]} for name in ("was", "now"))

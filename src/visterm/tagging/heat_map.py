@@ -25,6 +25,8 @@ COLOUR_OF_SUBTRACTED: Final = np.array([20, 90, 190], np.float64)
 PAPER_COLOUR: Final = (255, 255, 255)
 INK_COLOUR: Final = (30, 30, 30)
 
+SMOOTHING: Final = 0.5  # Deviation of the bell curve that blurs the heat, in sizes of a place
+
 _PHOTO_OPACITY = 0.55
 _MAX_HEAT_OPACITY = 0.85
 _GAP = 16
@@ -57,6 +59,22 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
     return shares
 
 
+def smooth_heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]:
+    """Return the heat of a drawing without the edges of the places, which say nothing about the photo.
+
+    It is blurred by a bell curve whose deviation is half of a typical place; its sum stays the same.
+    """
+    from scipy.ndimage import gaussian_filter  # slow to import
+
+    shares, full_size = heat(explanation, size), heat_map_size(explanation)
+    if not explanation.places:
+        return shares
+    width = float(np.median([region.right - region.left for region in explanation.places])) * size[0] / full_size[0]
+    height = float(np.median([region.bottom - region.top for region in explanation.places])) * size[1] / full_size[1]
+    smooth: NDArray[np.float64] = gaussian_filter(shares, (SMOOTHING * height, SMOOTHING * width))
+    return smooth
+
+
 def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
     """Draw the heat as an overlay for the photo: transparent where the share is 0, stronger for larger shares.
 
@@ -64,7 +82,7 @@ def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
     """
     width, height = heat_map_size(explanation)
     scale = side / max(width, height)
-    shares = heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
+    shares = smooth_heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
     opacity = np.abs(shares) / (float(np.abs(shares).max()) or 1.0) * _MAX_HEAT_OPACITY
     colour = np.where(shares[..., None] > 0, COLOUR_OF_ADDED, COLOUR_OF_SUBTRACTED)
     return Image.fromarray(np.rint(np.dstack([colour, 255 * opacity])).astype(np.uint8), "RGBA")
@@ -81,7 +99,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     font = ImageFont.load_default(_TEXT_SIZE)
     picture = Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS)
-    shares = heat(explanation, size)
+    shares = smooth_heat(explanation, size)
     share_per_percent = shares * (shares.size / 100)
     limit = float(np.abs(share_per_percent).max()) or 1.0
     lines = _text_lines(explanation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from visterm.core.errors import StorageError, UserError
+from visterm.core.system import is_alive
 from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
@@ -76,7 +78,9 @@ class JobQueue:
         return self.with_end(job)
 
     def with_end(self, job: StoredJob) -> StoredJob:
-        """Return a job; it counts as failed if its end can't be stored because the disk is full."""
+        """Return a job; it is lost if its process was killed, and failed if the disk is too full to store its end."""
+        if not job.ended and job.host == socket.gethostname() and not is_alive(job.pid):
+            return replace(job, state="lost", error="Its process was killed.", finished=now())
         if job.ended or self._unstored.total != job.id + 1:
             return job
         error = "It could not write to the catalogue. The service's log says why."

@@ -41,9 +41,9 @@ ROUTES: dict[tuple[Role, str], str] = {
     (Role.READER, "POST"): """
         /like /logout /api/v1/annotate /api/v1/similar /api/v1/vision/labels
         /label-studio/predict /label-studio/setup""",
-    (Role.REVIEWER, "GET"): "/review",
+    (Role.REVIEWER, "GET"): "/review /review/grid",
     (Role.REVIEWER, "POST"): """
-        /chosen /image/{id}/tags /review /steps/{id}/undo
+        /chosen /image/{id}/tags /review /review/grid /steps/{id}/undo
         /api/v1/feedback/{id}/undo /api/v1/images/tags /api/v1/images/{id}/feedback /api/v1/images/{id}/tags
         /api/v1/steps/{id}/undo /label-studio/webhook""",
     (Role.OWNER, "POST"): """

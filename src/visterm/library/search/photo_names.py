@@ -22,6 +22,7 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
           "November", "December")  # fmt: skip
 
 MAX_LOOKED_UP = 20
+NAME_KINDS = ("folder", "year", "month", "camera")  # In the order of completions
 
 _MONTH_KEYS = {name.casefold(): i + 1 for i, month in enumerate(MONTHS) for name in (month, month[:3])}
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
@@ -84,7 +85,7 @@ def _whole(key: str) -> re.Pattern[str]:
 
 
 def complete_names(database: Database, typed: str, k: int) -> list[Completion]:
-    """Complete the name of a folder, a camera, a year or a month; most photos first."""
+    """Complete the name of a folder, a year, a month or a camera, in this order: those of most photos."""
 
     def count() -> list[Completion]:
         counts: Counter[tuple[str, str]] = Counter()
@@ -100,4 +101,5 @@ def complete_names(database: Database, typed: str, k: int) -> list[Completion]:
 
     key = tag_key(typed)
     names = database.keep("names of photos", count)
-    return [name for name in names if any(start.startswith(key) for start in starts_of(name.tag))][:k] if key else []
+    matches = [name for name in names if key and any(start.startswith(key) for start in starts_of(name.tag))]
+    return sorted(matches[:k], key=lambda name: NAME_KINDS.index(name.kind))

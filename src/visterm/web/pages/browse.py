@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from importlib.util import find_spec
 from typing import Annotated, NamedTuple
@@ -12,7 +13,7 @@ from fastapi import APIRouter, Query, Response
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
 from visterm.library.dictionary import tag_counts
-from visterm.library.photo_map import n_not_on_map, read_map
+from visterm.library.photo_map import map_clusters, n_not_on_map, read_map
 from visterm.library.search.photo_names import MONTHS
 from visterm.store.filters import name_key
 from visterm.store.images import AMONG, as_list
@@ -163,7 +164,12 @@ async def photo_map_page(service: ServiceDep) -> Response:
     def find() -> dict[str, object]:
         stored = service.catalogue.stored
         photo_map = read_map(stored)
+        clusters = []
+        if photo_map is not None:
+            key = ("map clusters", len(photo_map.ids), float(photo_map.places.sum()))
+            clusters = stored.database.keep(key, lambda: map_clusters(stored, photo_map))
         return {
+            "clusters": json.dumps(clusters),
             "n_photos": None if photo_map is None else len(photo_map.ids),
             "n_new": 0 if photo_map is None else n_not_on_map(stored, photo_map),
             "can_draw": find_spec("umap") is not None,

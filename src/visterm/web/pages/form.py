@@ -17,6 +17,7 @@ from starlette.datastructures import QueryParams
 from visterm.core.errors import UserError
 from visterm.core.types import Hit
 from visterm.core.vocabulary import STOP_WORDS, quoted
+from visterm.library.any_word import search_any_word
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
 from visterm.store.filters import MATCH, MAX_INT, PREDICTED_FROM, TAKEN, Filter, is_date
@@ -174,6 +175,7 @@ class FoundPhotos(NamedTuple):
     n_found: int  # Number of all photos; more than `ids` if the search has more than `MAX_PHOTOS`
     n_likely: int | None = None  # Number of photos at least `PREDICTED_FROM` likely; None without confidences
     suggestion: str = ""  # The words with known tags in place of misspelled ones; empty without such tags
+    words: str = ""  # The words with tags in place of parts of tags
 
     def page(self, catalogue: Catalogue, start: int) -> list[Hit]:
         """Return the photos of a page."""
@@ -273,11 +275,12 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
     if not form.q and not form.like:
         ids = catalogue.ids(among or Filter(), form.sorted_by)
         return FoundPhotos(ids, [], [], len(ids))
-    notes, suggestion = [], ""
+    notes, suggestion, words = list[str](), "", form.q
     if form.image_id is not None:
         result = catalogue.like(form.image_id, MAX_PHOTOS, among=among, sort=form.sorted_by)
     else:
-        result = catalogue.search(form.q, MAX_PHOTOS, among=among, sort=form.sorted_by)
+        result, words, also = search_any_word(catalogue, form.q, MAX_PHOTOS, among=among, sort=form.sorted_by)
+        notes += [f"{word}: also {', '.join(tags)}." for word, tags in also.items()]
         if result.unknown:
             notes.append(f"Ignored: {catalogue.tagger.vocabulary.unknown_words(result.unknown)}")
             suggestion = _suggest(catalogue, form.q, result.unknown)
@@ -289,7 +292,7 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
     confidences = [hit.confidence for hit in result.hits if hit.confidence is not None]
     n_likely = sum(confidence >= PREDICTED_FROM for confidence in confidences) if confidences else None
     ids = np.array([hit.id for hit in result.hits], np.int64)
-    return FoundPhotos(ids, result.hits, notes, result.n_found or 0, n_likely, suggestion)
+    return FoundPhotos(ids, result.hits, notes, result.n_found or 0, n_likely, suggestion, words)
 
 
 def _suggest(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -27,11 +28,13 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 MAX_SKIPPED = 200
 MAX_JOBS = 12
+START_JOBS = ("index", FIT, USE_RUN)  # Jobs of a catalogue that has learned nothing yet
+IDLE_SECONDS = 20.0  # Time without such a job after which no more photos come in
 N_START_WORDS = 12  # Words of the network to start from
 STARTABLE_JOBS = ("index", "fit", "duplicates", "mistakes", "map")
 JOB_LABELS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
-    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map",
+    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map of similarity",
 }  # fmt: skip
 """The page's names of the kinds of jobs."""
 
@@ -103,13 +106,21 @@ def start_values(service: Service) -> dict[str, object] | None:
     catalogue.refresh()
     if START not in catalogue.tagger.facts:
         return None
-    jobs = [job for job in stored.jobs.latest(MAX_JOBS) if not job.ended and job.kind in ("index", FIT)]
+    jobs = [service.jobs.with_end(job) for job in stored.jobs.latest(MAX_JOBS) if job.kind in START_JOBS]
+    job = next((job for job in jobs if not job.ended), None)
+    latest = jobs[0] if jobs else None
     has_no_tags = stored.runs.current().facts.get(START) == NO_TAGS and not stored.tags.come_from_files()
-    words = stored.tags.often_best(stored.runs.current().id, N_START_WORDS) if has_no_tags and not jobs else []
+    words = stored.tags.often_best(stored.runs.current().id, N_START_WORDS) if has_no_tags and not job else []
     return {
-        "learned": False, "job": jobs[0] if jobs else None, "photos": stored.images.count(), "has_no_tags": has_no_tags,
-        "words": words, "n_words": len(catalogue.tagger.vocabulary),
+        "learned": False, "job": job, "photos": stored.images.count(), "has_no_tags": has_no_tags, "words": words,
+        "n_words": len(catalogue.tagger.vocabulary),
+        "stopped": latest if job is None and latest and latest.kind == FIT and latest.state != "done" else None,
+        "are_in": job is None and bool(latest) and _seconds_since(latest.finished or latest.started) > IDLE_SECONDS,
     }  # fmt: skip
+
+
+def _seconds_since(at: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
 
 
 @router.get("/library/jobs/{job_id}")

@@ -110,13 +110,17 @@ async def answer_question(
         message = f"{retry.tag}: one more time"
 
     values = await service.searching.run(_question, service, queue, answers, retry=retry, message=message)
-    may_learn = PERSON.get().role >= Role.OWNER
-    if do in ("right", "wrong") and may_learn and values["learns_now"] and service.jobs.n_open.total == 0:
+    if do in ("right", "wrong"):
+        await learn_by_itself(service, values)
+    return render("_question.html" if is_for_script(request) else "review.html", **values)
+
+
+async def learn_by_itself(service: Service, values: dict[str, object]) -> None:
+    """Learn from the last answers if that is due, and add the job to the values of a template."""
+    if PERSON.get().role >= Role.OWNER and values["learns_now"] and service.jobs.n_open.total == 0:
         with suppress(HttpError):  # too many jobs wait: the next answer tries again
             values["job"] = await service.jobs.start(FIT, "by-itself")
-            values["message"] = f"{message}. Learning from your last answers"
-
-    return render("_question.html" if is_for_script(request) else "review.html", **values)
+            values["message"] = f"{values['message']}. Learning from your last answers"
 
 
 async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
@@ -153,19 +157,26 @@ def _question(
         at = stored.locations([pair.image_id], row)[0].at
         question = ShownQuestion(service.record_of(pair.image_id), pair, tags, at)
 
-    by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
-    added = stored.runs.current().added
-    return latest_job(service, FIT) | {
+    return review_progress(service, sum(answer.do != "skip" for answer in answers)) | {
         "queue": queue, "question": question, "message": message,
         "next_image": pairs[1].image_id if len(pairs) > 1 else None,
         "trail": json.dumps(answers[-MAX_TRAIL:]), "last": answers[-1] if answers else None,
-        "answered": sum(answer.do != "skip" for answer in answers),
-        "unlearned": _answers_since(stored, added, "done"), "round": ROUND_ANSWERS if by_itself else None,
+        "explains": question is not None and explains(catalogue, question.record),
+        "why_none": why_no_mistakes(stored) if queue == "mistakes" and question is None else "",
+    }  # fmt: skip
+
+
+def review_progress(service: Service, answered: int) -> dict[str, object]:
+    """Return the values of a template that say how far the review is; `answered` now."""
+    stored = service.catalogue.stored
+    by_itself = isinstance(service.catalogue.tagger.model, RelearnsTags)
+    added = stored.runs.current().added
+    return latest_job(service, FIT) | {
+        "answered": answered, "unlearned": _answers_since(stored, added, "done"),
+        "round": ROUND_ANSWERS if by_itself else None,
         "learns_now": by_itself and _answers_since(stored, added, "%") >= ROUND_ANSWERS,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(),
-        "explains": question is not None and explains(catalogue, question.record),
-        "why_none": why_no_mistakes(stored) if queue == "mistakes" and question is None else "",
     }  # fmt: skip
 
 

@@ -99,7 +99,7 @@ async def by_picture(request: Request, service: ServiceDep) -> Response:
 
 def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
     result = search_photos(catalogue, form, refresh=refresh)
-    items = grid_photos(catalogue, result.page(catalogue, form.start), form.q)
+    items = grid_photos(catalogue, result.page(catalogue, form.start), result.words)
     notes = result.notes
     if not items and len(result.ids):
         n_photos = count_of(len(result.ids), "photo")

@@ -13,6 +13,7 @@
   const countText = one("#n-in-view");
   const maxListed = Number(canvas.dataset.most);
   const view = { x: 0.5, y: 0.5, zoom: 1 }; // the middle of the view; zoom 1 shows all photos
+  const clusters = JSON.parse(canvas.dataset.clusters); // pairs of a photo and its tag: what is where
   const thumbs = new Map(); // pictures by id, the most recently used last
   const queue = [];
   let ids = new Uint32Array(0), places = new Uint16Array(0); // alternating x and y
@@ -56,7 +57,10 @@
         for (let at = row; at < row + dot; at++) pixels[at] = colour;
     }
     pen.putImageData(image, 0, 0);
-    if (inView.length <= MAX_THUMBS) drawThumbs(inView, s, left, top);
+    const labelled = clusters.map(([id, tag]) => [ids.indexOf(id), tag]).filter(([i]) => i >= 0);
+    const shown = drawThumbs(inView.length <= MAX_THUMBS ? inView : labelled.map(([i]) => i), s, left, top);
+    for (const [i, tag] of labelled)
+      if (shown.has(i)) drawLabel(tag, left + places[2 * i] * s, top + places[2 * i + 1] * s + (THUMB_SIDE * ratio) / 2);
   }
 
   function redraw() {
@@ -72,13 +76,14 @@
   }
 
   function drawThumbs(inView, s, left, top) {
-    const side = THUMB_SIDE * ratio, usedCells = new Set(), missingIds = [];
+    const side = THUMB_SIDE * ratio, usedCells = new Set(), shown = new Set(), missingIds = [];
     for (const i of inView) {
       const x = left + places[2 * i] * s, y = top + places[2 * i + 1] * s;
       // A cell of the map, not of the screen, so that thumbnails stay in place while the map moves
       const cell = `${Math.floor((x - left) / side)} ${Math.floor((y - top) / side)}`;
       if (usedCells.has(cell)) continue;
       usedCells.add(cell);
+      shown.add(i);
       const thumb = thumbs.get(ids[i]);
       if (!thumb) missingIds.push(ids[i]);
       if (!thumb?.width) continue;
@@ -88,6 +93,19 @@
     }
     queue.splice(0, queue.length, ...missingIds); // photos out of view are not fetched
     fetchThumbs();
+    return shown;
+  }
+
+  function drawLabel(tag, x, y) {
+    if (!tag) return;
+    const size = 14 * ratio, style = getComputedStyle(document.documentElement);
+    pen.font = `600 ${size}px system-ui, sans-serif`;
+    pen.textAlign = "center";
+    const half = pen.measureText(tag).width / 2 + size / 3;
+    pen.fillStyle = style.getPropertyValue("--sheet");
+    pen.fillRect(x - half, y - size, 2 * half, size * 1.5);
+    pen.fillStyle = style.getPropertyValue("--ink");
+    pen.fillText(tag, x, y + size / 8);
   }
 
   function fetchThumbs() {

@@ -86,6 +86,7 @@
     within(root, ".more").forEach((element) => nearEnd.observe(element));
     within(root, "[data-complete]").forEach(addCompletion);
     within(root, "#map").forEach(addMapControls);
+    within(root, ".screen").forEach(watchTiles);
     if (root === document.body) return; // messages of a page that just loaded are not news
     within(root, "[data-said]").forEach((element) => notify(element.dataset.said));
     within(root, "[data-focus]").slice(0, 1).forEach((element) => element.focus());
@@ -121,6 +122,29 @@
       delete form.dataset.busy;
     }
   });
+
+  // ---- Many photos with one question: only those that were wholly on the screen are sent ----------------------------
+
+  function watchTiles(screen) {
+    const [seen, boxes] = [all("[name=image]", screen), all("[name=wrong]", screen)];
+    if (!seen.length) return;
+    const update = () => {
+      const top = Math.max(one(".top").getBoundingClientRect().bottom, 0) - 1;
+      const bottom = one("#answers", screen).getBoundingClientRect().top + 1;
+      for (const field of seen.filter(({ disabled }) => disabled)) {
+        const [box, photo] = [field.closest("li").getBoundingClientRect(), one("img", field.closest("li"))];
+        field.disabled = !(photo.complete && photo.naturalWidth && box.top >= top && box.bottom <= bottom);
+      }
+      one("#n-right").textContent = seen.filter((field, i) => !field.disabled && !boxes[i].checked).length;
+    };
+    const follow = () => (screen.isConnected ? update() : stop.abort());
+    const stop = new AbortController(), options = { signal: stop.signal, passive: true };
+    seen.forEach((field) => (field.disabled = true));
+    all("img", screen).forEach((photo) => photo.addEventListener("load", update, options));
+    screen.addEventListener("change", update, options);
+    for (const event of ["scroll", "resize"]) addEventListener(event, follow, options);
+    update();
+  }
 
   // ---- Completion of tags ----------------------------------------------------------------------------------------
 
@@ -480,6 +504,9 @@
     one("a", parent.parentElement).focus();
   }
 
+  const ARROWS = {
+    ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowUp: () => step(-columns()), ArrowDown: () => step(columns()),
+  };
   const PAGES = { p: "/", b: "/browse", r: "/review", t: "/tags", l: "/library", m: "/map" };
   const ON = {
     Photos: {
@@ -498,8 +525,7 @@
         one("#sort[open] [aria-current]")?.focus();
       },
       n: () => one("#narrower a")?.focus(),
-      ArrowLeft: () => step(-1), ArrowRight: () => step(1),
-      ArrowUp: () => step(-columns()), ArrowDown: () => step(columns()),
+      ...ARROWS,
     },
     Picture: {
       a: () => clickInRow("accept"),
@@ -518,8 +544,7 @@
         keep.form.requestSubmit();
       },
       u: () => (one(".undo-keep", focused()) || one(".undo-keep"))?.click(),
-      ArrowLeft: () => step(-1), ArrowRight: () => step(1),
-      ArrowUp: () => step(-columns()), ArrowDown: () => step(columns()),
+      ...ARROWS,
     },
     Browse: {
       ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowUp: () => step(-1), ArrowDown: () => step(1),
@@ -529,6 +554,8 @@
       ArrowRight: () => fold(true), ArrowLeft: () => fold(false),
     },
     Review: {
+      ...ARROWS,
+      x: () => focused()?.click(),
       h: () => {
         const question = one(".ask[data-heat]");
         if (question && !one(".heat")) showHeat(question.dataset.tag);
