@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
+from starlette.requests import HTTPConnection, cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,6 +26,7 @@ OPEN_PATHS = ("/login", "/api/v1/health")
 OPEN_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 WILDCARD_ADDRESSES = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
 HEADERS = {
@@ -53,9 +54,18 @@ class Access:
     any_address: bool = False  # Whether numeric addresses are accepted as well: no name can be made to look like one
 
     fetched_hosts: frozenset[str] = frozenset()  # Origins from which pictures may be fetched for a request
+    writes_from_anywhere: bool = False  # Whether requests of other machines may write into files, see `may_write`
 
     @classmethod
-    def of(cls, host: str, token: str = "", names: Iterable[str] = (), vision_hosts: Iterable[str] = ()) -> Access:
+    def of(
+        cls,
+        host: str,
+        token: str = "",
+        names: Iterable[str] = (),
+        vision_hosts: Iterable[str] = (),
+        *,
+        may_write: bool = False,
+    ) -> Access:
         """Return the access rules of a service that listens on `host` and has further `names`.
 
         It fetches pictures from `vision_hosts`, ``HOST[:PORT]``; without a port, only from the standard port of http or
@@ -69,7 +79,7 @@ class Access:
             if len(origins) < len(DEFAULT_PORTS) or set(netloc) & set("/?#@"):
                 raise UserError(setting="vision_host", value=name, expected="HOST or HOST:PORT, such as photos.home")
             allowed_origins.update(origins)
-        return cls(token, frozenset(hosts), host in WILDCARD_ADDRESSES, frozenset(allowed_origins))
+        return cls(token, frozenset(hosts), host in WILDCARD_ADDRESSES, frozenset(allowed_origins), may_write)
 
     @property
     def cookie(self) -> str:
@@ -92,9 +102,19 @@ class Access:
 
     def answers_to(self, host: str) -> bool:
         """Return whether a ``Host`` header names this service."""
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.rsplit(":", 1)[0]
-        name = name.lower()
+        name = _name_in(host)
         return name in self.hosts or (self.any_address and _address(name) is not None)
+
+    def may_write(self, request: HTTPConnection) -> bool:
+        """Return whether a request may write into files of photos: it comes from this machine, and not by a proxy."""
+        name = _name_in(request.headers.get("host", ""))
+        is_local = request.client is not None and is_loopback(request.client.host) and name in LOOPBACK_NAMES
+        return self.writes_from_anywhere or (is_local and not any(name in request.headers for name in PROXY_HEADERS))
+
+
+def _name_in(host: str) -> str:
+    """Return the name in a ``Host`` header, without the port."""
+    return (host[1:].partition("]")[0] if host.startswith("[") else host.rsplit(":", 1)[0]).lower()
 
 
 def is_loopback(host: str) -> bool:

@@ -74,7 +74,10 @@ def run_workers(
         listener.setblocking(False)
         settings = {
             "catalogue": str(path), "n_workers": n_workers, "metrics": metrics,
-            "access": [access.token, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts)],
+            "access": [
+                access.token, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts),
+                access.writes_from_anywhere,
+            ],
         }  # fmt: skip
         address = address_of(host, listener.getsockname()[1])
         try:
@@ -286,8 +289,8 @@ def main() -> None:
 
     figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])
     member = Member(figures, settings["n_workers"], tell, os.getppid(), settings["metrics"])
-    token, hosts, any_address, fetched_hosts = settings["access"]
-    access = Access(token, frozenset(hosts), any_address, frozenset(fetched_hosts))
+    token, hosts, any_address, fetched_hosts, may_write = settings["access"]
+    access = Access(token, frozenset(hosts), any_address, frozenset(fetched_hosts), may_write)
     try:
         app = create_app(settings["catalogue"], access=access, member=member)
     except VistermError as error:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.xmp.keywords import GIVEN
@@ -112,7 +114,7 @@ class ExportTotals:
 
         if self.precise is not None:
             tags = count_of(self.precise.counts["added"], "tag")
-            message += f"; with precision {SHOWN_PRECISION:g}: {tags}{self.precise._right()}"
+            message += f"; with precision {SHOWN_PRECISION:g}: {tags}{self.precise._right(always=True)}"
         if counts["left_out"]:
             message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
         if counts["copied"]:
@@ -124,9 +126,9 @@ class ExportTotals:
                 message += f"; {count_of(counts[kind], 'keyword')} {'to be ' * request.dry_run}{verb}"
         return f"{message}.{self._staying()}"
 
-    def _right(self) -> str:
+    def _right(self, *, always: bool = False) -> str:
         """Return how many of the added tags are expected to be right, if there are predictions with confidences."""
-        return f", about {self.right:,.0f} right" if self.n_predicted and self.right is not None else ""
+        return f", about {self.right:,.0f} right" if self.right is not None and (always or self.n_predicted) else ""
 
     def _staying(self) -> str:
         n_tags, n_photos = len(self.staying), self.n_staying_photos
@@ -140,22 +142,28 @@ class ExportTotals:
 
 
 def export_files(
-    source: RunSource | CatalogueSource, request: ExportRequest, totals: ExportTotals, progress: Progress = SILENT
-) -> Iterator[FileChange]:
+    source: RunSource | CatalogueSource,
+    request: ExportRequest,
+    totals: ExportTotals,
+    progress: Progress = SILENT,
+    *,
+    folders: Sequence[Path] | None = None,
+) -> Generator[FileChange]:
     """Write or remove tags photo by photo; yield each change, and count it in `totals`.
 
-    A dry run of a catalogue's export with the default limits also counts what `SHOWN_PRECISION` would add.
+    Photos outside of `folders`, which have no links, are skipped; None: all are written. A dry run of a catalogue's
+    export with the default limits also counts what `SHOWN_PRECISION` would add.
     """
     request.check()
     target = make_target(request.to, keep_originals=request.keep_originals)
     notes = source.notes(target.name)
     if request.undo:
-        items = totals.items(source.written(target.name))
+        items = totals.items(_inside(source.written(target.name), folders))
         changes = undo_tags(items, target, dry_run=request.dry_run, progress=progress, notes=notes)
         yield from totals.changes(changes)
         return
 
-    items = totals.items(source.items(request.limits, progress))
+    items = totals.items(_inside(source.items(request.limits, progress), folders))
     parents = Parents.of_run(source.tagger, branch_path(request.parent))
     yield from totals.changes(
         export_tags(
@@ -167,6 +175,18 @@ def export_files(
         return
     precise = ExportTotals()
     with suppress(UserError):  # a run without figures for the cut-offs
-        for _ in export_files(source, replace(request, limits=Limits(precision=SHOWN_PRECISION)), precise, progress):
-            pass
+        request = replace(request, limits=Limits(precision=SHOWN_PRECISION))
+        deque(export_files(source, request, precise, progress, folders=folders), maxlen=0)
         totals.precise = precise
+
+
+def _inside(items: Iterable[ExportItem | Skipped], folders: Sequence[Path] | None) -> Iterator[ExportItem | Skipped]:
+    for item in items:
+        if isinstance(item, Skipped) or folders is None or is_remote(item.path):
+            yield item
+            continue
+        folder = item.path.parent.resolve()
+        if any(folder.is_relative_to(indexed_folder) for indexed_folder in folders):
+            yield item
+        elif item.name:
+            yield Skipped(item.name, "outside of the indexed folders")

@@ -72,6 +72,11 @@ PROFILES = {
 TARGETS = (XMP, EMBED, TXT, *PROFILES)
 
 
+def writes_into_photos(to: str) -> bool:
+    """Return whether a target changes the photos themselves."""
+    return (PROFILES[to].to if to in PROFILES else to) == EMBED
+
+
 class CatalogueNotes:
     """Keeps a catalogue's records of the tags that visterm wrote into the files of its images.
 
