@@ -37,8 +37,8 @@ def test_tags_are_shown_written_and_removed_again_by_the_page_alone(window, path
     before = files(photos)
     page = window.open("/library")
     page.locator("a", has_text="Write tags").click()
-    page.get_by_label("For", exact=True).select_option("digikam")
-    page.get_by_label("Predictions in a branch").check()
+    page.locator("select[name=to]").select_option("digikam")
+    page.locator("[name=branch]").check()
     page.locator("button", has_text="Show what would be written").click()
     page.locator(".job.done .message", has_text="right; with precision 0.9:").wait_for(timeout=SECONDS)
     assert files(photos) == before

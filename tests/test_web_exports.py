@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from test_export import files, packet
 from tiny_catalogue import make_tiny_catalogue
 from visterm.library.catalogue import Catalogue
+from visterm.store.catalogue import StoredCatalogue
 from visterm.web.app import create_app
 from visterm.web.exports import EXPORT
 from visterm.web.security import Access
@@ -149,30 +150,33 @@ def test_a_keyword_that_was_taken_off_is_named_and_goes_if_that_is_asked_for(mad
 
 
 def test_a_job_that_is_killed_while_it_writes_loses_nothing(made):
-    catalogue = Catalogue.load(made / "catalogue")
-    request = json.dumps({"to": "xmp", "limits": [0, None, None]})
+    stored = StoredCatalogue.open(made / "catalogue")
+    request = {"to": "xmp", "limits": [0, None, None]}
 
-    def start():
-        number = catalogue.stored.jobs.start(EXPORT, waiting=True)
+    def start(**more):
+        number = stored.jobs.start(EXPORT, waiting=True)
         command = [sys.executable, "-m", "visterm.web.job_process", str(made / "catalogue"), str(number), EXPORT]
-        return subprocess.Popen([*command, request], stdin=subprocess.PIPE)
+        return subprocess.Popen([*command, json.dumps(request | more)], stdin=subprocess.PIPE)
+
+    def sidecars():
+        return [*(made / "photos").glob("*.xmp")]
 
     before = files(made / "photos")
-    killed = start()
-    end = time.monotonic() + SECONDS
-    while len([*(made / "photos").glob("*.xmp")]) < 10:
-        assert time.monotonic() < end
-        assert killed.poll() is None
-    killed.kill()
-    killed.communicate()
-    n_written = len([*(made / "photos").glob("*.xmp")])
-    assert start().wait(SECONDS) == 0
-    assert len([*(made / "photos").glob("*.xmp")]) > n_written
+    with start() as killed:
+        end = time.monotonic() + SECONDS
+        while len(sidecars()) < 10:
+            assert time.monotonic() < end
+            assert killed.poll() is None
+        killed.kill()
+    n_written = len(sidecars())
+    with start() as job:
+        assert job.wait(SECONDS) == 0
+    assert n_written < len(sidecars())
     assert not [*(made / "photos").glob(".*")]
-    request = json.dumps({"to": "xmp", "limits": [0, None, None], "undo": True})
-    assert start().wait(SECONDS) == 0
+    with start(undo=True) as job:
+        assert job.wait(SECONDS) == 0
     assert files(made / "photos") == before
-    catalogue.stored.close()
+    stored.close()
 
 
 def test_chosen_photos_are_downloaded_as_they_are_or_as_a_list(made, service):
