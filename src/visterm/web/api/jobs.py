@@ -158,11 +158,11 @@ async def start_export(service: Service, request: Request, export: ExportRequest
     elif export.to != connection.kind:
         raise UserError(setting="to", value=export.to, expected=f"'{connection.kind}', which has these photos")
     if not export.dry_run and not service.access.may_write(request):
-        advice = "Start it with: visterm serve ... --may-write"
+        advice = "Start it with: visterm serve CATALOGUE --may-write"
         raise HttpError(403, f"From another machine, this service only shows what would be written. {advice}")
     if not export.dry_run and not into_photos and connection is None and writes_into_photos(export.to):
-        problem = f"--to {export.to} changes the photos themselves."
-        raise UserError(f"{problem} Confirm it.", setting="into_photos", value=False)
+        problem = f"Tags for {export.to} are written into the photos themselves."
+        raise UserError(problem, setting="into_photos", value=False, advice="Confirm it with `into_photos`.")
     return await service.jobs.start(EXPORT, json.dumps(asdict(export)))
 
 
