@@ -13,13 +13,13 @@ from fuzzed_files import case
 from visterm.web import app, label_studio
 from visterm.web.api import about, images, jobs, tags, vision
 from visterm.web.api import search as searches
-from visterm.web.pages import browse, duplicates, library, picture, render, review, search
+from visterm.web.pages import browse, duplicates, library, picture, render, review, search, write
 from visterm.web.pages import tags as tag_pages
 
 API = "/api/v1"
 OF_API = (about, images, jobs, tags, searches, vision)
 OTHERS = (
-    label_studio, app, browse, duplicates, library, picture, render, review, search, tag_pages,
+    label_studio, app, browse, duplicates, library, picture, render, review, search, tag_pages, write,
 )  # fmt: skip
 ROUTES = [
     (method, API * (part in OF_API) + route.path, tuple(each.alias for each in route.dependant.query_params),
@@ -34,7 +34,7 @@ FIELDS = (
     "min_confidence", "start", "order", "sort", "find", "name", "prefix", "size", "distance", "precision", "best_f1",
     "drawn", "next", "token", "kind", "full", "do", "image", "trail", "into", "verdict", "give", "take", "tasks", "v",
     "label_config", "project", "schema", "action", "task", "annotation", "result", "value", "choices", "data",
-    "images", "url", "view", "under", "n",
+    "images", "url", "view", "under", "n", "to", "as", "branch", "take_off", "parent", "into_photos", "dry_run",
 )  # fmt: skip
 NUMBERS = (0, 1, 2, 3, 25, -1, 160, 320, 2**31, 2**63 - 1, 2**63, 10**30, -(10**30), 0.5, 1e308, 1e-320)
 TEXTS = (
@@ -77,6 +77,8 @@ LIKELY = {
     "name": ("dots", "rare one"),
     "kind": ("index", "fit", "duplicates", "mistakes", "wrong", "missing"),
     "trail": ("[]", '[[1, "dots", "skip"]]', '[[2, "dots", "right"]]'),
+    "to": ("xmp", "txt"),
+    "as": ("zip", "csv"),
     "view": ("tree", "list"),
     "under": ("dots", "rare one"),
     "order": ("images", "name", "precision", "predicted"),

@@ -474,13 +474,13 @@ def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
         assert 0.5 <= added["confidence"] <= 1
     code, out, err = command(f"export {run}/run photos")
     assert (code, out) == (0, "")
-    assert "Added 40 tags to 40 files for 40 photos." in err
+    assert "Added 40 tags to 40 files for 40 photos, about 39 right." in err
     after = files(tmp_path / "photos")
     assert {name: after[name] for name in before} == before
     code, out, err = command(f"export {run}/run photos --undo")
     assert "Removed 40 tags from 40 files for 40 photos." in err
     assert files(tmp_path / "photos") == before
-    assert "Nothing to remove from 0 files for 40 photos: what" in command(f"export {run}/run photos --undo")[2]
+    assert "Nothing to remove from 0 files for 40 photos." in command(f"export {run}/run photos --undo")[2]
 
 
 def test_the_command_writes_for_a_program_and_says_what_to_do_there(command, run, tmp_path):
@@ -491,7 +491,7 @@ def test_the_command_writes_for_a_program_and_says_what_to_do_there(command, run
     assert "In Immich" not in err
     code, _, err = command(f"export {run}/run photos --to immich")
     assert code == 0
-    assert "Added 40 tags to 40 files for 40 photos. In Immich, run the jobs" in " ".join(err.split())
+    assert "Added 40 tags to 40 files for 40 photos, about 39 right. In Immich, run the jobs" in " ".join(err.split())
     assert b"<rdf:li>blue/red</rdf:li>" in (tmp_path / "photos" / "001.png.xmp").read_bytes()
     assert command(f"export {run}/run photos --to immich --undo")[0] == 0
     assert files(tmp_path / "photos") == before
@@ -593,11 +593,68 @@ def test_a_dry_run_says_how_many_photos_and_tags_there_are(to, command, run, tmp
     options = f"export {run}/run photos --to {to} -k 1"
     _, out, err = command(f"{options} --dry-run --json")
     totals = json.loads(out.splitlines()[-1])["totals"]
-    changed = {"files": 39, "added": 39, "removed": 0, "left_out": 0, "copied": 0} if to == "xmp" else {"predicted": 39}
-    assert totals == {"photos": 39, "skipped": 1, **changed}
+    nothing = dict.fromkeys(("removed", "left_out", "copied", "taken_off", "put_back"), 0)
+    to_files = {"files": 39, "added": 39, "right": 38.1, "staying": {}, **nothing}
+    assert totals == {"photos": 39, "skipped": 1, **(to_files if to == "xmp" else {"predicted": 39})}
     expected = (
-        "Would add 39 tags to 39 files for 39 photos."
+        "Would add 39 tags to 39 files for 39 photos, about 38 right."
         if to == "xmp"
         else ("Would write: 39 photos, 0 tags of people, 39 predictions.")
     )
     assert expected in err
+
+
+def test_a_dry_run_of_a_catalogue_says_how_many_are_right_and_what_a_higher_precision_adds(command, run, tmp_path):
+    paths = sorted((tmp_path / "photos").iterdir())
+    Catalogue(Tagger.load(run / "run", n_jobs=1)).add(paths, [["Ann"]] * 40).save(tmp_path / "catalogue")
+    _, out, err = command("export catalogue --dry-run --json")
+    *changes, totals = [json.loads(line) for line in out.splitlines()]
+    added = [mark for change in changes for mark in change["added"]]
+    right = sum(mark.get("confidence", 1.0) for mark in added)
+    assert totals["totals"]["right"] == pytest.approx(right, abs=0.1)
+    precise = totals["totals"]["precise"]
+    assert precise["precision"] == 0.9
+    assert f"Would add 80 tags to 40 files for 40 photos, about {right:.0f} right; with precision 0.9: " in err
+    _, out, err = command("export catalogue --dry-run --json --precision 0.9")
+    totals = json.loads(out.splitlines()[-1])["totals"]
+    assert (totals["added"], totals["right"]) == (precise["added"], precise["right"])
+    assert "precise" not in totals
+    assert "with precision" not in err
+
+
+def test_a_keyword_that_was_taken_off_is_named_and_goes_with_take_off(command, run, tmp_path):
+    paths = sorted((tmp_path / "photos").iterdir())
+    for path in paths[:2]:
+        path.with_suffix(".xmp").write_bytes(packet("beach"))
+    before = files(tmp_path / "photos")
+    catalogue = Catalogue(Tagger.load(run / "run", n_jobs=1)).add(paths, [["beach"], ["beach"], *[[]] * 38])
+    catalogue.save(tmp_path / "catalogue")
+    catalogue = Catalogue.load(tmp_path / "catalogue")
+    catalogue.take(0, ["beach"])
+    catalogue.stored.close()
+    _, out, err = command("export catalogue --dry-run")
+    assert "1 keyword that you took off stays in 1 file: beach (1). --take-off takes them off." in " ".join(err.split())
+    assert "000.xmp: +blue 9" in out
+    assert "beach stays" in out
+    assert command("export catalogue --take-off --parent visterm")[0] == 0
+    assert keywords(paths[0].with_suffix(".xmp")).people_tags == []
+    assert b"visterm|blue" in paths[0].with_suffix(".xmp").read_bytes()
+    assert keywords(paths[1].with_suffix(".xmp")).people_tags == ["beach"]
+    _, _, err = command("export catalogue --undo")
+    assert "1 keyword put back" in err
+    assert files(tmp_path / "photos") == before
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("--to csv -o x.csv --take-off", "--take-off is for tags in files of photos"),
+        ("--to txt --parent visterm", "--parent is for keywords in XMP. Leave --parent out."),
+        ("--undo --take-off", "--take-off does not go with --undo"),
+        ("--parent a//b", "--parent 'a//b' has an empty part; expected a tag such as visterm."),
+    ],
+)
+def test_a_branch_and_taking_off_are_for_keywords_in_xmp(options, problem, command, run):
+    code, _, err = command(f"export {run}/run photos {options}")
+    assert code == 2
+    assert problem in " ".join(err.split())

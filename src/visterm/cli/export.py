@@ -21,6 +21,7 @@ with imported_when_used():
     from visterm.data.xmp import keywords
     from visterm.library.export import items as export_items
     from visterm.library.export import onnx_model, sources, tables, writing
+    from visterm.library.export import request as export_request
     from visterm.tagging import hub_runs
 
 if TYPE_CHECKING:
@@ -77,6 +78,20 @@ def export(
     k: Annotated[
         int, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit.", show_default=True)
     ] = 0,
+    parent: Annotated[
+        str | None,
+        options.output_option(
+            help="The tag under which predictions are written, such as visterm [default: none].",
+            metavar="TAG",
+            show_default=False,
+        ),
+    ] = None,
+    take_off: Annotated[
+        bool,
+        options.output_option(
+            "--take-off", help="Also remove keywords that other programs wrote and people took off in the catalogue."
+        ),
+    ] = False,
     dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes without making them.")] = False,
     undo: Annotated[
         bool, options.output_option("--undo", help="Remove all tags that visterm wrote with the same --to.")
@@ -102,11 +117,9 @@ def export(
 
     if into_files and out is not None:
         raise UserError(f"-o is for tables, data sets and models; {to} writes beside or into the photos. Leave it out.")
-    if not into_files and (undo or overwrite):
-        raise UserError(
-            f"{'--undo' if undo else '--overwrite'} is for tags in files of photos. To undo --to {to}, delete its "
-            "output."
-        )
+    file_options = {"--undo": undo, "--overwrite": overwrite, "--take-off": take_off, "--parent": parent}
+    if not into_files and (option := next((name for name, value in file_options.items() if value), None)):
+        raise UserError(f"{option} is for tags in files of photos. To undo --to {to}, delete its output.")
 
     if not into_files and out is None and (not dry_run or to in MODEL_TARGETS):
         raise UserError(
@@ -118,57 +131,51 @@ def export(
         return
     limits = sources.Limits(k, min_confidence, precision)
     if into_files:
-        skipped, counts = _export_to_files(
-            source, images, to, limits, dry_run, undo, keep_originals=not overwrite, json=json
-        )
+        request = export_request.ExportRequest(
+            to=to, limits=limits, parent=parent, take_off=take_off, undo=undo, dry_run=dry_run,
+            keep_originals=not overwrite,
+        )  # fmt: skip
+        skipped, totals = _export_to_files(source, images, request, json=json)
     else:
-        skipped, counts = _export_to_table(source, images, to, limits, None if dry_run else out, json=json)
+        skipped, totals = _export_to_table(source, images, to, limits, None if dry_run else out, json=json)
     if json and dry_run:
-        emit({"totals": {**counts, "skipped": len(skipped)}})
+        emit({"totals": totals})
     raise typer.Exit(say_skipped(skipped))
 
 
 def _export_to_files(
-    source: Path,
-    images: Path | None,
-    to: str,
-    limits: sources.Limits,
-    dry_run: bool,
-    undo: bool,
-    *,
-    keep_originals: bool,
-    json: bool,
-) -> tuple[list[Skipped], Counter[str]]:
-    """Write tags next to photos or into them, or undo that; return the skipped photos, and counts."""
-    target = writing.make_target(to, keep_originals=keep_originals)
-    tag_source = sources.open_source(source, images, into_files=not undo)
-    notes = tag_source.notes(target.name)
-    skipped: list[Skipped] = []
-    counts: Counter[str] = Counter()
-    if undo:
-        items = _count_items(tag_source.written(target.name), skipped, counts)
-        changes = writing.undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
-    else:
-        items = _count_items(tag_source.items(limits, Bars()), skipped, counts)
-        run, parents = tag_source.tagger.fingerprint, export_items.Parents.of_run(tag_source.tagger)
-        changes = writing.export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
+    source: Path, images: Path | None, request: export_request.ExportRequest, *, json: bool
+) -> tuple[list[Skipped], dict[str, object]]:
+    """Write tags next to photos or into them, or undo that; return the skipped photos, and totals."""
+    request.check()
+    tag_source = sources.open_source(source, images, into_files=not request.undo)
+    totals = export_request.ExportTotals()
+    for change in export_request.export_files(tag_source, request, totals, Bars()):
+        if json:
+            emit(change.as_dict())
+        elif request.dry_run:
+            _show_change(change)
 
-    _show_changes(changes, skipped, counts, json=json, dry_run=dry_run, undo=undo)
-    if to in writing.PROFILES and not dry_run and not undo:
-        say(writing.PROFILES[to].next_step)
-    return skipped, counts
+    say(totals.summary(request))
+    if totals.staying and not request.take_off:
+        say("--take-off takes them off.")
+    if request.undo and not totals.counts["files"]:
+        say("What was written with another --to is undone with the same.")
+    if request.to in writing.PROFILES and not request.dry_run and not request.undo:
+        say(writing.PROFILES[request.to].next_step)
+    return totals.skipped, totals.as_dict()
 
 
 def _export_to_table(
     source: Path, images: Path | None, to: str, limits: sources.Limits, out: Path | None, *, json: bool
-) -> tuple[list[Skipped], Counter[str]]:
+) -> tuple[list[Skipped], dict[str, object]]:
     """Write a table or a data set, or show it if `out` is None; return the skipped photos, and counts."""
     tag_source = sources.open_source(source, images)
-    skipped: list[Skipped] = []
-    counts: Counter[str] = Counter()
+    totals = export_request.ExportTotals()
+    counts = totals.counts
     source_items = tag_source.items(limits, Bars())
-    items = _count_items(
-        tables.only_pictures(source_items) if to in tables.DATASETS else source_items, skipped, counts, tags=True
+    items = _count_tags(
+        totals.items(tables.only_pictures(source_items) if to in tables.DATASETS else source_items), counts
     )
     if to not in tables.DATASETS:
         text = tables.table_of(items, to, run=tag_source.tagger.fingerprint)
@@ -184,7 +191,7 @@ def _export_to_table(
     photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
     predicted = count_of(counts["predicted"], "prediction")
     say(f"{'Would write' if out is None else f'Wrote {out}'}: {photos}, {tags} of people, {predicted}.")
-    return skipped, counts
+    return totals.skipped, {**counts, "skipped": len(totals.skipped)}
 
 
 def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: bool) -> None:
@@ -201,65 +208,19 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
         say(" ".join(warning.split()))
 
 
-def _count_items(
-    items: Iterable[ExportItem | Skipped], skipped: list[Skipped], counts: Counter[str], *, tags: bool = False
-) -> Iterator[ExportItem]:
-    """Yield and count the photos to write, and their tags if `tags` is true; append unreadable photos to `skipped`."""
-    counts["photos"] = 0
+def _count_tags(items: Iterable[ExportItem], counts: Counter[str]) -> Iterator[ExportItem]:
+    """Yield photos, and count their tags."""
     for item in items:
-        if isinstance(item, Skipped):
-            skipped.append(item)
-            continue
-        counts["photos"] += bool(item.name)  # the old paths of moved photos have no name
-        for mark in item.marks_to_write(None, export_items.Parents()) if tags else ():
+        for mark in item.marks_to_write(None, export_items.Parents()):
             counts["tags" if mark.source == keywords.GIVEN else "predicted"] += 1
         yield item
 
 
-def _show_changes(
-    changes: Iterable[FileChange | Skipped],
-    skipped: list[Skipped],
-    counts: Counter[str],
-    *,
-    json: bool,
-    dry_run: bool,
-    undo: bool = False,
-) -> None:
-    """Print each change in a dry run or as JSON, then the counts; append unreadable photos to `skipped`."""
-    counts.update({"files": 0, "added": 0, "removed": 0, "left_out": 0, "copied": 0})
-    for change in changes:
-        if isinstance(change, Skipped):
-            skipped.append(change)
-            continue
-        counts["files"] += bool(change.added or change.removed or change.copied)
-        for kind in ("added", "removed", "left_out", "copied"):
-            counts[kind] += len(getattr(change, kind))
-        if json:
-            emit(change.as_dict())
-        elif dry_run:
-            marks = [f"+{m.tag}" + ("" if m.confidence is None else f" {m.confidence:.0%}") for m in change.added]
-            marks += [f"-{tag}" for tag in change.removed] + [f"({tag})" for tag in change.left_out]
-            show(f"{change.target}: {', '.join([*marks, *(f'={tag}' for tag in change.copied)])}")
-
-    add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
-    files = f"{count_of(counts['files'], 'file')} for {count_of(counts['photos'], 'photo')}"
-    if undo and not counts["removed"]:
-        message = f"Nothing to remove from {files}: what was written with another --to is undone with the same"
-    elif not counts["removed"]:
-        message = f"{add} {count_of(counts['added'], 'tag')} to {files}"
-    elif not counts["added"]:
-        message = f"{remove.capitalize()} {count_of(counts['removed'], 'tag')} from {files}"
-    else:
-        message = f"{add} {count_of(counts['added'], 'tag')} and {remove} {counts['removed']:,} in {files}"
-
-    if counts["left_out"]:
-        message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
-    if counts["copied"]:
-        copied_text = "tag of other programs" if counts["copied"] == 1 else "tags of other programs"
-        fields = "out of the fields that they were copied to" if undo else "into the other fields of keywords"
-        message += f"; {counts['copied']:,} {copied_text} {fields}"
-
-    say(f"{message}.")
+def _show_change(change: FileChange) -> None:
+    marks = [f"+{m.tag}" + ("" if m.confidence is None else f" {m.confidence:.0%}") for m in change.added]
+    marks += [f"-{tag}" for tag in (*change.removed, *change.taken_off)] + [f"({tag})" for tag in change.left_out]
+    marks += [*(f"={tag}" for tag in (*change.copied, *change.put_back)), *(f"{tag} stays" for tag in change.staying)]
+    show(f"{change.target or change.image}: {', '.join(marks)}")
 
 
 PUSH_EXAMPLES = (

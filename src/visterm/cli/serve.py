@@ -79,6 +79,9 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    may_write: Annotated[
+        bool, typer.Option("--may-write", help="Let other machines write tags into files of photos, too.")
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Processes that answer [default: one per core, at most 4].", show_default=False),
@@ -98,7 +101,7 @@ def serve(
             "--token-file token.txt"
         )
 
-    access = security.Access.of(host, tokens, name or (), vision_host or (), person_header)
+    access = security.Access.of(host, tokens, name or (), vision_host or (), person_header, may_write=may_write)
     if (workers or 1) > 1 and not worker_processes.shares_connections():
         raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")
     if not folder.exists():

@@ -21,8 +21,8 @@ from visterm.connectors.pull import (
 from visterm.connectors.push import PushResult, has_cutoffs, push, recover, remove_all
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
-from visterm.core.vocabulary import clean_tag, tag_fault
 from visterm.core.wording import count_of
+from visterm.library.export.items import branch_path
 from visterm.library.learned import outcome_text
 from visterm.store.connected import PARENT, ProgramConnection
 from visterm.store.database import as_text, now
@@ -55,12 +55,7 @@ class PushSettings(NamedTuple):
         if parent is not None and not program.nested:
             problem = f"{program.title} has no tags under others."
             raise UserError(problem, setting="parent", value=parent, advice="Leave `parent` out.")
-        if parent:
-            parent = clean_tag(parent)
-            fault = "has an empty part" if not all(parent.split("/")) else tag_fault(parent)
-            if fault is not None:
-                problem = f"`parent` {parent!r} {fault}"
-                raise UserError(problem, setting="parent", value=parent, expected=f"a tag such as {PARENT}")
+        parent = "/".join(branch_path(parent)) if parent else parent
         return PushSettings(
             None if not program.nested or parent == "" else parent or self.parent,
             self.precision if precision is None else precision,

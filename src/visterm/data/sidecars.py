@@ -210,14 +210,14 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
         with opened_image(path) as image:
             packet = _if_readable(xmp_packet, image)
             iptc_keywords = _iptc_keywords(_if_readable(_datasets, image) or {})
-            windows_keywords = list(map(clean_tag, _if_readable(_windows_keywords, image) or []))
+            windows_tags = list(map(clean_tag, _if_readable(_windows_keywords, image) or []))
     except Exception:  # hostile bytes raise any error in Pillow, as in read_image: such a file has no keywords
         return Keywords([], [])
     xmp = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
     xmp_keys = set(map(tag_key, xmp.tags))
     removed_keys = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc} - xmp_keys
-    other_tags = [tag for tag in (*iptc_keywords, *windows_keywords) if tag_key(tag) not in removed_keys]
-    cut_tags = frozenset(tag for tag, is_cut in iptc_keywords.items() if is_cut).difference(xmp.tags, windows_keywords)
+    other_tags = [tag for tag in (*iptc_keywords, *windows_tags) if tag_key(tag) not in removed_keys]
+    cut_tags = frozenset(tag for tag, is_cut in iptc_keywords.items() if is_cut).difference(xmp.tags, windows_tags)
     parts = (xmp, Keywords(other_tags, [], programs=frozenset(program_names(other_tags)), cut=cut_tags))
     return xmp._replace(tags=joined_tags(parts), programs=xmp.programs | parts[1].programs, cut=cut_tags)
 
@@ -255,6 +255,15 @@ def read_iptc(path: str | os.PathLike[str]) -> Iptc:
         is_utf8=is_utf8,
         only_keywords=set(datasets) <= _IPTC_KEYWORD_DATASETS,
     )
+
+
+def windows_keywords(path: str | os.PathLike[str]) -> list[str]:
+    """Read the XPKeywords of an image file, which visterm never changes; empty if the file is not an image."""
+    try:
+        with opened_image(path) as image:
+            return list(map(clean_tag, _windows_keywords(image)))
+    except Exception:  # hostile bytes raise any error in Pillow
+        return []
 
 
 def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:

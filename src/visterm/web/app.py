@@ -18,7 +18,7 @@ from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import MetricsMiddleware
-from visterm.web.pages import browse, duplicates, library, picture, review, review_grid
+from visterm.web.pages import browse, duplicates, library, picture, review, review_grid, write
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import answer_of, render
@@ -68,7 +68,7 @@ def create_app(
 
     for other_router in (label_studio, router, static_files):
         app.include_router(other_router)
-    for page in (search_page, browse, picture, review, review_grid, tags_page, library, duplicates):
+    for page in (search_page, browse, picture, review, review_grid, tags_page, library, duplicates, write):
         app.include_router(page.router)
     max_bytes, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
     app.add_middleware(BodyLimit, bodies=service.bodies, max_bytes=max_bytes, seconds=seconds)  # innermost layer first

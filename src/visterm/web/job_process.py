@@ -21,6 +21,7 @@ from visterm.library.earlier_runs import FIT, GO_BACK, USE_RUN, run_to_go_back_t
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob, StoredProgress
+from visterm.web.exports import EXPORT, run_export
 
 NICENESS = 10  # Requests of the service come first
 CHUNK_IMAGES = 128  # Images between two commits; a job can be stopped after each
@@ -50,6 +51,7 @@ def main() -> int:
             GO_BACK: lambda: catalogue.use(catalogue.tagger, kind=GO_BACK, job_id=job_id),
             "duplicates": lambda: _look_for_duplicates(catalogue, job_id, progress),
             "mistakes": lambda: catalogue.look_for_mistakes(job_id=job_id, progress=progress),
+            EXPORT: lambda: run_export(catalogue, options[0], job_id, progress),
             "map": lambda: draw_map(catalogue, anew="full" in options, job_id=job_id, progress=progress),
         }  # fmt: skip
         tasks[kind]()

@@ -39,16 +39,17 @@ ROUTES: dict[tuple[Role, str], str] = {
         /api/v1/search /api/v1/tags /api/v1/tags/complete /api/v1/tags/map /api/v1/tags/neighbours /api/v1/tags/tree
         /label-studio /label-studio/ /label-studio/health""",
     (Role.READER, "POST"): """
-        /like /logout /api/v1/annotate /api/v1/similar /api/v1/vision/labels
+        /chosen/download /like /logout /api/v1/annotate /api/v1/similar /api/v1/vision/labels
         /label-studio/predict /label-studio/setup""",
     (Role.REVIEWER, "GET"): "/review /review/grid",
     (Role.REVIEWER, "POST"): """
         /chosen /image/{id}/tags /review /review/grid /steps/{id}/undo
         /api/v1/feedback/{id}/undo /api/v1/images/tags /api/v1/images/{id}/feedback /api/v1/images/{id}/tags
         /api/v1/steps/{id}/undo /label-studio/webhook""",
+    (Role.OWNER, "GET"): "/write",
     (Role.OWNER, "POST"): """
         /duplicates/keep /duplicates/keep-all /duplicates/undo /library/jobs /library/jobs/{id}/cancel /tags/merge
-        /api/v1/jobs /api/v1/jobs/{id}/cancel""",
+        /write /write/{id} /api/v1/exports /api/v1/jobs /api/v1/jobs/{id}/cancel""",
 }  # fmt: skip
 """(Role, method) -> the addresses for which a person needs the role."""
 

@@ -350,6 +350,27 @@ class JobRequest(RequestBody):
     )
 
 
+class ExportBody(RequestBody):
+    """Tags to write into files of photos, or to remove from them."""
+
+    to: str = Field(
+        "xmp",
+        max_length=MAX_LETTERS,
+        description="Where the tags go: xmp, embed, txt, lightroom, digikam, darktable, immich or photoprism; for a "
+        "connected catalogue the name of its program.",
+    )
+    k: int = Field(0, ge=0, le=MAX_TAGS, description="Most predictions per photo; 0 for no limit.")
+    min_confidence: float | None = Field(
+        None, ge=0, le=1, description="Least confidence of predictions (0-1); null for 0.5, without a precision."
+    )
+    precision: float | None = Field(None, gt=0, lt=1, description="Expected share of right predictions, per tag.")
+    parent: str | None = Field(None, max_length=MAX_LETTERS, description="Tag above all predictions, such as visterm.")
+    take_off: bool = Field(False, description="Also remove keywords of other programs that people took off.")
+    undo: bool = Field(False, description="Remove all tags that visterm wrote with the same `to`.")
+    dry_run: bool = Field(True, description="Only say what would be written.")
+    into_photos: bool = Field(False, description="Confirms that photos themselves are changed, where `to` does that.")
+
+
 class JobAnswer(BaseModel):
     """A job and its progress."""
 
@@ -399,7 +420,7 @@ class AboutAnswer(BaseModel):
 STATUSES = {
     400: ("bad_request", "The request can't be understood."),
     401: ("unauthorised", "The token is missing or wrong."),
-    403: ("forbidden", "A page of another site sent the request."),
+    403: ("forbidden", "A page of another site sent the request, or one from another machine would write into files."),
     404: ("not_found", "It doesn't exist."),
     405: ("method_not_allowed", "The address doesn't accept this method."),
     408: ("too_slow", "The body of the request arrived too slowly."),

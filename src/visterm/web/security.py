@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import Request, cookie_parser
+from starlette.requests import HTTPConnection, Request, cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,6 +33,7 @@ OPEN_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 MAX_NAME_LETTERS = 100  # Maximum length of a person's name
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 WILDCARD_ADDRESSES = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
 HEADERS = {
@@ -76,6 +77,7 @@ class Access:
 
     fetched_hosts: frozenset[str] = frozenset()  # Origins from which pictures may be fetched for a request
     person_header: str = ""  # Header in which a proxy names the person; empty: the token does. It gives no rights
+    writes_from_anywhere: bool = False  # Whether requests of other machines may write into files, see `may_write`
 
     @classmethod
     def of(
@@ -85,6 +87,8 @@ class Access:
         names: Iterable[str] = (),
         vision_hosts: Iterable[str] = (),
         person_header: str = "",
+        *,
+        may_write: bool = False,
     ) -> Access:
         """Return the access rules of a service that listens on `host` and has further `names`.
 
@@ -102,7 +106,7 @@ class Access:
             allowed_origins.update(origins)
         tokens = ((AccessToken(tokens),) if tokens else ()) if isinstance(tokens, str) else tuple(tokens)
         is_any_address = host in WILDCARD_ADDRESSES
-        return cls(tokens, frozenset(hosts), is_any_address, frozenset(allowed_origins), person_header)
+        return cls(tokens, frozenset(hosts), is_any_address, frozenset(allowed_origins), person_header, may_write)
 
     def token_of(self, text: str) -> AccessToken | None:
         """Return the token with this text, if any, in a time that does not reveal how much of it is right."""
@@ -126,9 +130,19 @@ class Access:
 
     def answers_to(self, host: str) -> bool:
         """Return whether a ``Host`` header names this service."""
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.rsplit(":", 1)[0]
-        name = name.lower()
+        name = _name_in(host)
         return name in self.hosts or (self.any_address and _address(name) is not None)
+
+    def may_write(self, request: HTTPConnection) -> bool:
+        """Return whether a request may write into files of photos: it comes from this machine, and not by a proxy."""
+        name = _name_in(request.headers.get("host", ""))
+        is_local = request.client is not None and is_loopback(request.client.host) and name in LOOPBACK_NAMES
+        return self.writes_from_anywhere or (is_local and not any(name in request.headers for name in PROXY_HEADERS))
+
+
+def _name_in(host: str) -> str:
+    """Return the name in a ``Host`` header, without the port."""
+    return (host[1:].partition("]")[0] if host.startswith("[") else host.rsplit(":", 1)[0]).lower()
 
 
 def is_loopback(host: str) -> bool:

@@ -77,7 +77,7 @@ def run_workers(
             "catalogue": str(path), "n_workers": n_workers, "metrics": metrics,
             "access": [
                 access.tokens, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts),
-                access.person_header,
+                access.person_header, access.writes_from_anywhere,
             ],
         }  # fmt: skip
         address = address_of(host, listener.getsockname()[1])
@@ -290,9 +290,9 @@ def main() -> None:
 
     figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])
     member = Member(figures, settings["n_workers"], tell, os.getppid(), settings["metrics"])
-    listed_tokens, hosts, any_address, fetched_hosts, person_header = settings["access"]
+    listed_tokens, hosts, any_address, fetched_hosts, person_header, may_write = settings["access"]
     tokens = tuple(AccessToken(text, Role(role), name) for text, role, name in listed_tokens)
-    access = Access(tokens, frozenset(hosts), any_address, frozenset(fetched_hosts), person_header)
+    access = Access(tokens, frozenset(hosts), any_address, frozenset(fetched_hosts), person_header, may_write)
     try:
         app = create_app(settings["catalogue"], access=access, member=member)
     except VistermError as error:

@@ -26,6 +26,7 @@ SUBJECT = qname(DC, "subject")
 HIERARCHICAL = qname(LIGHTROOM, "hierarchicalSubject")
 TAGS_LIST = qname(DIGIKAM, "TagsList")
 WRITTEN = qname(VISTERM, "written")
+TAKEN_OFF = qname(VISTERM, "takenOff")
 
 # Properties in which programs store keywords -> separator between parent and child
 FIELDS: dict[str, str | None] = {
@@ -73,6 +74,15 @@ class Mark(NamedTuple):
     def is_in_iptc(self) -> bool:
         """Whether visterm also added the tag to the image's IPTC keywords."""
         return IPTC in (self.fields or "").split()
+
+
+class TakenOff(NamedTuple):
+    """The note of visterm on an entry of another program that it removed because a person rejected the tag."""
+
+    tag: str
+    field: str  # One of `FIELDS`, or `IPTC`
+    position: int  # Among the entries of the field
+    text: str  # The entry as XML, with the white space before it; for IPTC the keyword
 
 
 class Keywords(NamedTuple):
@@ -257,6 +267,17 @@ def fields(item: Element) -> dict[str, str]:
     for node in nodes:
         values |= node.attributes | {child.name: child.text for child in node.children if child.name != DESCRIPTION}
     return values
+
+
+def taken_off_in(document: Document) -> list[TakenOff]:
+    """Return the notes on entries that were removed, in the order of their removal; invalid notes are left out."""
+    lists = (element for node in descriptions(document) for element in node.children if element.name == TAKEN_OFF)
+    notes = []
+    for values in (fields(item) for element in lists for item in items(element)):
+        tag, field, position, text = (values.get(qname(VISTERM, name), "") for name in TakenOff._fields)
+        if tag and field in {IPTC, *FIELDS} and re.fullmatch(r"\d{1,6}", position):
+            notes.append(TakenOff(tag, field, int(position), text))
+    return notes
 
 
 def mark_of(item: Element) -> Mark | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from visterm.core.errors import DataError
@@ -21,11 +21,13 @@ from visterm.data.xmp.keywords import (
     RDF,
     SUBJECT,
     TAGS_LIST,
+    TAKEN_OFF,
     VISTERM,
     WRITTEN,
     XMP_META,
     Keywords,
     Mark,
+    TakenOff,
     container,
     descriptions,
     folded,
@@ -35,6 +37,7 @@ from visterm.data.xmp.keywords import (
     parts_in,
     path_in,
     tag_of,
+    taken_off_in,
     texts_of,
     value,
 )
@@ -56,6 +59,7 @@ _NAMES = {
     HIERARCHICAL: ("lr", LIGHTROOM, "hierarchicalSubject"),
     TAGS_LIST: ("digiKam", DIGIKAM, "TagsList"),
     WRITTEN: ("visterm", VISTERM, "written"),
+    TAKEN_OFF: ("visterm", VISTERM, "takenOff"),
 }
 
 _LIST_TYPE = {name: "Seq" if name == TAGS_LIST else "Bag" for name in _NAMES}  # digiKam writes an ordered list
@@ -126,6 +130,45 @@ def remove_tags(content: bytes, tags: Collection[str], label: str) -> bytes | No
     copies = keywords.copies if all(tag_key(mark.tag) in keys for mark in keywords.marks) else ()
     content = _without_tags(document, keys, copies=copies)
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
+
+
+def take_off(content: bytes, tags: Collection[str], label: str, *, iptc: Collection[str] = ()) -> bytes:
+    """Remove other programs' entries of tags from all lists of keywords, with a note on each, for `put_back`.
+
+    visterm's copies of the tags are removed first. `iptc` are the keywords that are also removed from the image's IPTC,
+    for the notes. Lists that are empty afterwards stay. Raises DataError if `content` is not XMP.
+    """
+    document, keys = Document(content, label), {tag_key(tag) for tag in tags}
+    copies = [mark for mark in keywords_of(document).copies if tag_key(mark.tag) in keys]
+    if copies:
+        document = Document(_without_tags(document, (), copies=copies), label)
+    folded_keys, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
+    notes, edits = [TakenOff(tag, IPTC, 0, tag) for tag in iptc], []
+    for name in FIELDS:
+        entries = [item for element in _properties(document, name) for item in items(element)]
+        for position, item in reversed([*enumerate(entries)]):
+            tag = value(item) if name == SUBJECT else tag_of(value(item), name, subjects)
+            if (tag_key(tag) in keys) if name == SUBJECT else folded(tag) in folded_keys:
+                edits.append(_deletion(document, item))
+                text = document.text[edits[-1].start : edits[-1].end].decode()
+                notes.append(TakenOff(tag, name, position, text))
+    if not notes:
+        return content
+    document = Document(document.edited(edits), label)
+    return document.edited(_insertions(document, {TAKEN_OFF: notes}, label))
+
+
+def put_back(content: bytes, label: str) -> tuple[bytes, list[TakenOff]]:
+    """Add all entries again that `take_off` removed, where they were, and remove the notes; return them, too.
+
+    An entry whose list another program has removed since comes into a new list. Raises DataError if `content` is not
+    XMP, or a note is damaged.
+    """
+    document = Document(content, label)
+    notes = taken_off_in(document)
+    for note in reversed(notes):
+        document = Document(document.edited([_put_back_edit(document, note, label)]), label)
+    return (_without_entries(document, lambda name, _: name == TAKEN_OFF) if notes else content), notes
 
 
 def as_packet(content: bytes, label: str) -> bytes:
@@ -206,11 +249,29 @@ def _copies(
     return notes
 
 
-def _insertions(document: Document, marks: dict[str, list[Mark]], label: str) -> list[Edit]:
-    """Return the edits that insert tags into the existing lists, or else into a new description."""
+def _properties(document: Document, name: str) -> list[Element]:
+    return [child for node in descriptions(document) for child in node.children if child.name == name]
+
+
+def _put_back_edit(document: Document, note: TakenOff, label: str) -> Edit:
+    """Return the edit that adds an entry again which was removed; IPTC has none in XMP."""
+    bags = [bag for element in _properties(document, note.field) if (bag := container(element)) is not None]
+    entries = [item for element in _properties(document, note.field) for item in items(element)]
+    if not bags:
+        tags = {note.field: [Mark(note.tag, "")]} if note.field in OWN_FIELDS.values() else {}
+        return next(iter(_insertions(document, tags, label)), Edit(0, 0, ""))
+    if not entries:
+        return _append_edit(document, bags[0], note.text)
+    position = min(note.position, len(entries))
+    at = entries[position - 1].end if position else bags[0].content_start
+    return Edit(at, at, note.text)
+
+
+def _insertions(document: Document, marks: Mapping[str, Sequence[Mark | TakenOff]], label: str) -> list[Edit]:
+    """Return the edits that insert tags, or notes, into the existing lists, or else into a new description."""
     edits, new_properties = [], {}
     for name, new_marks in marks.items():
-        properties = [child for node in descriptions(document) for child in node.children if child.name == name]
+        properties = _properties(document, name)
         is_attribute = any(name in node.attributes for node in descriptions(document))
         if is_attribute or any(container(node) is None and (node.children or node.text.strip()) for node in properties):
             raise DataError(
@@ -238,7 +299,7 @@ def _insertions(document: Document, marks: dict[str, list[Mark]], label: str) ->
     return edits
 
 
-def _new_description(document: Document, marks: dict[str, list[Mark]], label: str) -> Edit:
+def _new_description(document: Document, marks: Mapping[str, Sequence[Mark | TakenOff]], label: str) -> Edit:
     rdf_node = next((node for node in document.root.walk() if node.name == qname(RDF, "RDF")), None)
     if rdf_node is None and document.root.name != qname(XMP_META, "xmpmeta"):
         raise DataError(f"{label} is not XMP: it has no rdf:RDF. It is left as it is; move it away, or choose another.")
@@ -272,15 +333,16 @@ def _append_edit(document: Document, element: Element, text: str) -> Edit:
     return Edit(end, end, text)
 
 
-def _entry(mark: Mark, name: str, context: Element) -> str:
+def _entry(mark: Mark | TakenOff, name: str, context: Element) -> str:
     rdf, declaration = _prefix(context, "rdf", RDF)
-    if name != WRITTEN:
+    if name != WRITTEN and isinstance(mark, Mark):
         return f"<{rdf}li{declaration}>{escape(path_in(mark, name))}</{rdf}li>"
     visterm, visterm_declaration = _prefix(context, "visterm", VISTERM)
-    confidence = None if mark.confidence is None else f"{mark.confidence:.4f}"
-    values = mark._asdict() | {"path": mark.path_text, "confidence": confidence}
-    texts = {name: text for name, text in values.items() if text is not None}
-    fields = "".join(f"<{visterm}{name}>{escape(text)}</{visterm}{name}>" for name, text in texts.items())
+    values = mark._asdict()
+    if isinstance(mark, Mark):
+        values |= {"path": mark.path_text, "confidence": None if mark.confidence is None else f"{mark.confidence:.4f}"}
+    texts = {name: escape(str(text), {"\r": "&#13;"}) for name, text in values.items() if text is not None}
+    fields = "".join(f"<{visterm}{name}>{text}</{visterm}{name}>" for name, text in texts.items())
     return f'<{rdf}li{declaration}{visterm_declaration} {rdf}parseType="Resource">{fields}</{rdf}li>'
 
 
@@ -303,22 +365,28 @@ def _without_tags(
         tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies) if SUBJECT in mark.properties()
     }
 
-    def is_removed(text: str, name: str) -> bool:
+    def is_removed(name: str, item: Element) -> bool:
+        if name == WRITTEN:
+            mark = mark_of(item)
+            return mark is not None and tag_key(mark.tag) in all_keys
+        if name not in separators:
+            return False
+        text = value(item)
         key = folded(tag_of(text, name, subjects))
         if name == SUBJECT and tag_key(text) in programs:
             return False
         return (tag_key(text) in keys if name == SUBJECT else key in folded_keys) or (name, key) in copied_entries
 
+    return _without_entries(document, is_removed)
+
+
+def _without_entries(document: Document, is_removed: Callable[[str, Element], bool]) -> bytes:
+    """Remove entries of properties, and the elements left empty by that; `is_removed` has the name of the property."""
     ids: set[int] = set()
     edits = []
     for node in list(descriptions(document)):
         for element in node.children:
-            if element.name == WRITTEN:
-                entries = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in all_keys]
-            elif element.name in separators:
-                entries = [item for item in items(element) if is_removed(value(item), element.name)]
-            else:
-                continue
+            entries = [item for item in items(element) if is_removed(element.name, item)]
             ids |= {id(item) for item in entries}
             if entries and _drop_empty(document, container(element), ids) and _drop_empty(document, element, ids):
                 ids.add(id(element))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,15 +122,19 @@ class CatalogueSource:
     def __init__(self, catalogue: Catalogue) -> None:
         self.tagger, self._stored = catalogue.tagger, catalogue.stored
 
-    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Yield the tags of each present image, without decoding images."""
+    def items(
+        self, limits: Limits, progress: Progress = SILENT, *, ids: Iterable[int] | None = None
+    ) -> Iterator[ExportItem | Skipped]:
+        """Yield the tags of each present image, or of those with the `ids`, without decoding images."""
         tagger, stored = self.tagger, self._stored
         min_confidences = _min_confidences(tagger.calibration, limits)
         current_tags, rejected = stored.tags.held(), stored.tags.rejected()
-        ids = stored.current_rows().ids
-        with reported(progress, "read photos", len(ids)):
-            for start in range(0, len(ids), CHUNK):
-                chunk = ids[start : start + CHUNK]
+        all_ids = stored.current_rows().ids
+        if ids is not None:
+            all_ids = all_ids[np.isin(all_ids, np.fromiter(ids, np.int64))]
+        with reported(progress, "read photos", len(all_ids)):
+            for start in range(0, len(all_ids), CHUNK):
+                chunk = all_ids[start : start + CHUNK]
                 images = stored.images.get_many(chunk.tolist())
                 for image, scores in zip(images, _best_scores(tagger, stored, chunk), strict=True):
                     progress.advance()

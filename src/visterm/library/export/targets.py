@@ -1,15 +1,13 @@
-"""Targets for tags of photos: XMP sidecar files, the images themselves (with exiftool), or text files."""
+"""Targets for tags of photos: XMP sidecar files, or the images themselves (with exiftool)."""
 
 from __future__ import annotations
 
 import filecmp
-import hashlib
 import re
 import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 
 from visterm.core.errors import DataError
@@ -20,6 +18,7 @@ from visterm.data.pillow import is_raw
 from visterm.data.sidecars import (
     FOUND,
     MAX_IPTC_BYTES,
+    Iptc,
     Sidecars,
     check_stays_inside,
     content_of,
@@ -28,26 +27,39 @@ from visterm.data.sidecars import (
     read_sidecar,
     replace_file,
     union,
+    windows_keywords,
 )
-from visterm.data.tag_formats.texts import MAX_TEXT_BYTES, SUFFIX, TextNote, TextNotes, sidecar, text_tags
-from visterm.data.text_files import read_text
-from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
-from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, as_packet, check_writable, remove_tags
+from visterm.data.xmp.keywords import GIVEN, IPTC, Keywords, Mark, read_keywords
+from visterm.data.xmp.writing import (
+    PACKET,
+    SIDECAR,
+    add_tags,
+    as_packet,
+    check_writable,
+    put_back,
+    remove_tags,
+    take_off,
+)
 from visterm.library.export.items import ExportItem, FileChange
 
-_SEPARATORS = frozenset(";,\n\r")  # Characters that a tag in a text file cannot contain
 FLAT_FIELD = "dc"  # The only one of `OWN_FIELDS` without paths
 
 _PACKET_INSTRUCTIONS = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
 
 
 def revise(
-    content: bytes, item: ExportItem, marks: Sequence[Mark], target: Path, iptc: Sequence[str] = ()
+    content: bytes,
+    item: ExportItem,
+    marks: Sequence[Mark],
+    target: Path,
+    iptc: Sequence[str] = (),
+    taken_from_iptc: Sequence[str] = (),
 ) -> tuple[bytes | None, FileChange]:
     """Add tags to the XMP text of the file `target`, and remove rejected tags that visterm wrote.
 
-    `iptc` are the tags that are also added to the image's IPTC keywords, which is recorded in XMP. Returns the new
-    text and the changes. Raises DataError if the text is invalid.
+    `iptc` are the tags that are also added to the image's IPTC keywords, which is recorded in XMP, and
+    `taken_from_iptc` those that are removed from them. Returns the new text and the changes. Raises DataError if the
+    text is invalid.
     """
     name = str(target)
     writable, left_out = _writable(marks)
@@ -61,23 +73,36 @@ def revise(
 
     with_additions = add_tags(content, writable, name, iptc=iptc)
     revised = remove_tags(with_additions, removed, name) if removed else with_additions
-    copies = read_keywords(revised, name).copies if revised else ()
-    copied = tuple(mark.tag for mark in copies if mark not in keywords.copies)
+    foreign = [tag for tag in keywords.tags if tag_key(tag) in rejected.difference(map(tag_key, removed))]
+    taken_off = union([*foreign, *taken_from_iptc]) if item.takes_off else []
+    if taken_off and revised:
+        revised = take_off(revised, foreign, name, iptc=taken_from_iptc)
+    remaining = read_keywords(revised, name) if revised else Keywords([], [])
+    staying = tuple(tag for tag in remaining.tags if tag_key(tag) in rejected)
+    copied = tuple(mark.tag for mark in remaining.copies if mark not in keywords.copies)
     removed_keys = set(map(tag_key, removed))
     visterm_tags = tuple(mark.tag for mark in (*keywords.marks, *added) if tag_key(mark.tag) not in removed_keys)
-    return revised, FileChange(str(item.path), name, added, removed, tuple(left_out), visterm_tags, copied)
+    changes = (added, removed, tuple(left_out), visterm_tags, copied, tuple(taken_off), staying)
+    return revised, FileChange(str(item.path), name, *changes)
 
 
-def with_tags_removed(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str]]:
-    """Remove all tags that visterm wrote from the XMP text of the file `target`.
+def with_tags_removed(
+    content: bytes, image: Path, target: Path
+) -> tuple[bytes | None, FileChange, list[str], list[str]]:
+    """Remove all tags that visterm wrote from the XMP text of the file `target`, and add those that it took off.
 
-    Returns the new text, or None if it has nothing else; the changes; and the removed tags that are also in IPTC.
+    Returns the new text, or None if it has nothing else; the changes; the removed tags that are also in IPTC; and the
+    keywords that were taken off from IPTC.
     """
+    content, notes = put_back(content, str(target))
     keywords = read_keywords(content, str(target))
     tags, copied = (tuple(mark.tag for mark in marks) for marks in (keywords.marks, keywords.copies))
     in_iptc = [mark.tag for mark in (*keywords.marks, *keywords.copies) if mark.is_in_iptc]
     remaining = remove_tags(content, tags, str(target)) if tags or copied else content
-    return remaining, FileChange(str(image), str(target), removed=tags, copied=copied), in_iptc
+    change = FileChange(
+        str(image), str(target), removed=tags, copied=copied, put_back=tuple(union(note.tag for note in notes))
+    )
+    return remaining, change, in_iptc, [note.text for note in notes if note.field == IPTC]
 
 
 def _writable(marks: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
@@ -131,6 +156,13 @@ def _flattened(marks: Sequence[Mark], rejected: Sequence[str], flat: bool | None
     return list(flattened.values())
 
 
+def _rejected_in(sources: Sequence[Keywords], item: ExportItem) -> tuple[str, ...]:
+    """Return the keywords in files that people rejected and visterm did not write."""
+    rejected = set(map(tag_key, item.rejected))
+    tags = [(tag, source) for source in sources for tag in source.tags if tag_key(tag) in rejected]
+    return tuple(union(tag for tag, source in tags if tag_key(tag) not in {tag_key(mark.tag) for mark in source.marks}))
+
+
 def _has_all(keywords: Keywords, marks: Sequence[Mark]) -> bool:
     keys, keys_with_path = set(map(tag_key, keywords.tags)), {tag_key(path[-1]) for path in keywords.paths}
     return keys.issuperset(tag_key(mark.tag) for mark in marks) and all(
@@ -160,10 +192,13 @@ class SidecarTarget:
         path = self._sidecars.target(item.path, self._naming)
         old = content_of(path)
         marks = _flattened(marks, item.rejected, self._flat)
+        others = [read_sidecar(other) for other in self._sidecars.of(item.path) if other != path]
+        elsewhere = [*others, embedded_keywords(item.path)] if item.rejected else []
+        staying = _rejected_in(elsewhere, item)
         if old is None:
             existing = self._sidecars.keywords(item.path)
             if not marks or (not self._always and _has_all(existing, marks)):
-                return FileChange(str(item.path), str(path))
+                return FileChange(str(item.path), str(path), staying=staying)
             shares_stem = self._sidecars.shares_stem(item.path)
             in_image = embedded_keywords(item.path) if shares_stem else existing
             marks = _flattened(_with_image_keywords(marks, in_image, item.rejected), item.rejected, self._flat)
@@ -171,24 +206,25 @@ class SidecarTarget:
         new, change = revise(old or SIDECAR, item, marks, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
-        other_files = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
-        other_tags = (mark.tag for other in other_files for mark in other.marks)
-        return replace(change, visterm_tags=(*change.visterm_tags, *other_tags))
+        other_tags = (mark.tag for other in others for mark in other.marks)
+        return replace(
+            change, visterm_tags=(*change.visterm_tags, *other_tags), staying=tuple(union([*change.staying, *staying]))
+        )
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and delete files that have nothing else."""
         changes = []
         for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
             if (old := content_of(path)) is not None:
-                new, change, _ = with_tags_removed(old, image, path)
+                new, change, *_ = with_tags_removed(old, image, path)
                 self._write(path, old, new, dry_run=dry_run)
                 changes.append(change)
         changes = [change for change in changes if change.has_changes]
-        removed, copied = (
-            tuple(dict.fromkeys(tag for change in changes for tag in tags(change)))
-            for tags in (attrgetter("removed"), attrgetter("copied"))
-        )
-        return FileChange(str(image), changes[0].target if changes else "", removed=removed, copied=copied)
+        tags = {
+            kind: tuple(dict.fromkeys(tag for change in changes for tag in getattr(change, kind)))
+            for kind in ("removed", "copied", "put_back")
+        }
+        return FileChange(str(image), changes[0].target if changes else "", **tags)
 
     def close(self) -> None:
         """Do nothing: no resources are open."""
@@ -238,11 +274,16 @@ class EmbeddedTarget:
             marks = _flattened(_with_image_keywords(marks, in_image, item.rejected), item.rejected, self._flat)
 
         iptc = self._for_iptc(item, marks, xmp) if marks else []
-        new, change = revise(old or PACKET, item, marks, item.path, iptc)
+        taken_from_iptc = self._rejected_in_iptc(item, xmp)
+        new, change = revise(old or PACKET, item, marks, item.path, iptc, taken_from_iptc if item.takes_off else ())
         removed_from_iptc = [mark.tag for mark in xmp.marks if mark.tag in change.removed and mark.is_in_iptc]
+        if item.takes_off:
+            removed_from_iptc += taken_from_iptc
         if (new != (old or PACKET) or removed_from_iptc) and not dry_run:
             self._write(item.path, new, iptc, removed_from_iptc, keep=self._keep)
-        return change
+        taken_keys = set(map(tag_key, change.taken_off)) - set(map(tag_key, windows_keywords(item.path)))
+        staying = [tag for tag in _rejected_in([in_image], item) if tag_key(tag) not in taken_keys]
+        return replace(change, staying=tuple(union([*change.staying, *staying])))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and restore the original if nothing else was changed."""
@@ -251,10 +292,10 @@ class EmbeddedTarget:
         old = self._read(image) if image.exists() else None
         if old is None:
             return FileChange(str(image), str(image))
-        new, change, in_iptc = with_tags_removed(old, image, image)
+        new, change, in_iptc, taken_from_iptc = with_tags_removed(old, image, image)
         if change.has_changes and not dry_run:
-            self._write(image, new, (), in_iptc)
-            self._restore(image, old, new, in_iptc)
+            self._write(image, new, taken_from_iptc, in_iptc)
+            self._restore(image, old, new, in_iptc, taken_from_iptc)
         return change
 
     def close(self) -> None:
@@ -285,6 +326,13 @@ class EmbeddedTarget:
         tags = union([*xmp.tags, *(mark.tag for mark in _writable(marks)[0])])
         return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MAX_IPTC_BYTES]
 
+    def _rejected_in_iptc(self, item: ExportItem, xmp: Keywords) -> list[str]:
+        """Return the IPTC keywords that people rejected and visterm did not write, if they can be removed."""
+        iptc = read_iptc(item.path) if item.rejected else Iptc([])
+        by_visterm = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc}
+        rejected = set(map(tag_key, item.rejected)) - by_visterm
+        return [tag for tag in iptc.keywords if iptc.is_writable and tag_key(tag) in rejected]
+
     def _write(
         self, image: Path, packet: bytes | None, added: Sequence[str], removed: Sequence[str], *, keep: bool = False
     ) -> None:
@@ -301,7 +349,9 @@ class EmbeddedTarget:
                 arguments.append("-IPTC:CodedCharacterSet=UTF8")
         self._exiftool.write_packet(image, packet, keep_original=keep, more=arguments)
 
-    def _restore(self, image: Path, written: bytes, new: bytes | None, in_iptc: Sequence[str]) -> None:
+    def _restore(
+        self, image: Path, written: bytes, new: bytes | None, in_iptc: Sequence[str], taken_from_iptc: Sequence[str]
+    ) -> None:
         """Replace an image by its backup, if repeating all changes on the backup gives the same bytes as the image.
 
         Otherwise both are kept: another program has changed the image, or the backup belongs to another program.
@@ -313,8 +363,8 @@ class EmbeddedTarget:
             copy = Path(shutil.copyfile(backup, Path(folder) / f"copy{image.suffix}"))
             # Ignore processing instructions and white space around XMP, which exiftool rewrites
             before, after = (_PACKET_INSTRUCTIONS.sub(b"", packet or b"").strip() for packet in (self._read(copy), new))
-            self._write(copy, written, in_iptc, ())
-            self._write(copy, new, (), in_iptc)
+            self._write(copy, written, in_iptc, taken_from_iptc)
+            self._write(copy, new, taken_from_iptc, in_iptc)
             if before == after and filecmp.cmp(copy, image, shallow=False):
                 backup.replace(image)
 
@@ -322,110 +372,3 @@ class EmbeddedTarget:
 def _is_read_only(image: Path) -> bool:
     """Return whether an image is a RAW file that visterm never changes: any format except DNG."""
     return is_raw(image) and suffix_of(image) != DNG
-
-
-class TextTarget:
-    """Writes ``photo.txt``, or ``photo.jpg.txt`` if two images share the name, without changing existing lines.
-
-    `follow_links` allows writing through links that lead out of a photo's folder.
-    """
-
-    name = "txt"
-
-    def __init__(self, *, follow_links: bool = False) -> None:
-        self._follow_links = follow_links
-        self._sidecars = Sidecars()
-        self._notes: dict[Path, TextNotes] = {}
-        self._notes_of_moved: dict[Path, TextNote] = {}  # Current path of the text file -> its note
-
-    def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
-        """Write the tags of an image, and return the changes."""
-        path = self._path(item.path)
-        notes, old = self._notes_of(path), content_of(path)
-        note = notes.of(path, old)
-        existing = set(map(tag_key, text_tags(read_text(path, limit=MAX_TEXT_BYTES)))) if old is not None else set()
-        written_tags = note.tags if note else []
-        recorded = set(map(tag_key, written_tags))
-        unwritable = {mark.tag for mark in marks if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
-        rejected = set(map(tag_key, item.rejected)) & recorded & existing
-        added = tuple(
-            mark for mark in marks if tag_key(mark.tag) not in existing | recorded and mark.tag not in unwritable
-        )
-        left_out = tuple(
-            mark.tag for mark in marks if mark.tag in unwritable or tag_key(mark.tag) in recorded - existing
-        )
-        removed = tuple(tag for tag in written_tags if tag_key(tag) in rejected)
-        if (added or removed) and not dry_run:
-            new = _without_tags(old or b"", rejected)
-            if added:
-                lines = "".join(f"{mark.tag}\n" for mark in added)
-                new += (b"\n" if new and not new.endswith(b"\n") else b"") + lines.encode()
-            if not self._follow_links:
-                check_stays_inside(path)  # check before recording the change
-            notes.put(_updated_note(path, note, old, new, added, rejected))
-            replace_file(path, old, new, follow_links=self._follow_links)
-            notes.mark_done(path)
-
-        written_tags = [*(tag for tag in written_tags if tag not in removed), *(mark.tag for mark in added)]
-        return FileChange(str(item.path), str(path), added, removed, left_out, tuple(written_tags))
-
-    def undo(self, image: Path, *, dry_run: bool) -> FileChange:
-        """Remove the tags that visterm wrote, and delete text files that it created and nobody extended."""
-        path = self._path(image)
-        notes, old = self._notes_of(path), content_of(path)
-        note = notes.of(path, old) or self._notes_of_moved.get(path)
-        removed: list[str] = []
-        if note is not None and old is not None:
-            removed = note.tags
-            if note.length is not None and hashlib.sha256(old).hexdigest() == note.sha256:
-                new = None if note.made else old[: note.length]
-            else:
-                remaining = _without_tags(old, set(map(tag_key, removed)))
-                new = None if note.made and not remaining.strip() else remaining
-            if not dry_run:
-                replace_file(path, old, new, follow_links=self._follow_links)
-        if not dry_run:
-            notes.forget(path)
-        return FileChange(str(image), str(path), removed=tuple(removed))
-
-    def follow(self, image: Path, former_paths: Sequence[Path]) -> None:
-        """Use the note of a text file that was moved with its image: the note is still in the image's former folder."""
-        for old_path in former_paths:
-            for text_file in (old_path.with_name(f"{old_path.name}{SUFFIX}"), old_path.with_suffix(SUFFIX)):
-                note = None if text_file.exists() else self._notes_of(text_file).of(text_file, None)
-                if note is not None:
-                    self._notes_of_moved[self._path(image)] = note
-
-    def close(self) -> None:
-        """Delete the notes of folders without any written tags."""
-        for notes in self._notes.values():
-            notes.clean()
-
-    def _path(self, image: Path) -> Path:
-        return sidecar(image) or (
-            image.with_name(f"{image.name}{SUFFIX}") if self._sidecars.shares_stem(image) else image.with_suffix(SUFFIX)
-        )
-
-    def _notes_of(self, text_file: Path) -> TextNotes:
-        if text_file.parent not in self._notes:
-            self._notes[text_file.parent] = TextNotes(text_file.parent, follow_links=self._follow_links)
-        return self._notes[text_file.parent]
-
-
-def _without_tags(content: bytes, keys: set[str]) -> bytes:
-    return b"".join(line for line in content.splitlines(keepends=True) if tag_key(line.decode("utf-8-sig")) not in keys)
-
-
-def _updated_note(
-    path: Path, note: TextNote | None, old: bytes | None, new: bytes, added: Sequence[Mark], rejected: set[str]
-) -> TextNote:
-    given = [mark.tag for mark in added if mark.source == GIVEN]
-    predicted = [mark.tag for mark in added if mark.source != GIVEN]
-    is_new, size = old is None, len(old or b"")
-    if note is not None:
-        given = [*(tag for tag in note.given if tag_key(tag) not in rejected), *given]
-        predicted = [*(tag for tag in note.predicted if tag_key(tag) not in rejected), *predicted]
-        is_new = note.made
-        is_unchanged = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
-        size = note.length if is_unchanged and note.length is not None else -1
-    return TextNote(path.name, given, predicted, is_new, None if size < 0 else size, hashlib.sha256(new).hexdigest())

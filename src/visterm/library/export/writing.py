@@ -18,7 +18,8 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import one_of
 from visterm.data.sidecars import FOUND, FULL, STEM, STEM_FOUND, sweep_temporaries
 from visterm.library.export.items import ExportItem, FileChange, Parents
-from visterm.library.export.targets import EmbeddedTarget, SidecarTarget, TextTarget
+from visterm.library.export.targets import EmbeddedTarget, SidecarTarget
+from visterm.library.export.text_target import TextTarget
 from visterm.library.files import is_inside
 from visterm.library.photos import indexed_folders
 from visterm.store.catalogue import StoredCatalogue
@@ -69,6 +70,11 @@ PROFILES = {
 """Name of a program -> how to write tags for it."""
 
 TARGETS = (XMP, EMBED, TXT, *PROFILES)
+
+
+def writes_into_photos(to: str) -> bool:
+    """Return whether a target changes the photos themselves."""
+    return (PROFILES[to].to if to in PROFILES else to) == EMBED
 
 
 class CatalogueNotes:
@@ -183,8 +189,9 @@ def export_tags(
     dry_run: bool = False,
     progress: Progress = SILENT,
     notes: CatalogueNotes | None = None,
+    take_off: bool = False,
 ) -> Iterator[FileChange | Skipped]:
-    """Write tags to images one by one; people's tags are never changed.
+    """Write tags to images one by one; people's tags are never changed, unless `take_off` removes rejected ones.
 
     Yields a `FileChange` for each image with changes, and a `Skipped` for each image that cannot be written. `target`
     (see `make_target`) is closed at the end. `run` is the fingerprint of the run, written with each prediction;
@@ -197,7 +204,7 @@ def export_tags(
         marks = item.marks_to_write(run, tag_parents)
         names = {tag_key(name): name for name in map(tag_parents.own_name, item.rejected)}
         rejected = tuple(name for key, name in names.items() if key not in {tag_key(mark.tag) for mark in marks})
-        return target.export(replace(item, rejected=rejected), marks, dry_run=dry_run)
+        return target.export(replace(item, rejected=rejected, takes_off=take_off), marks, dry_run=dry_run)
 
     return _write_all("export photos", items, write, target, progress, None if dry_run else notes, dry_run=dry_run)
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, Field
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
+from visterm.library.export.request import ExportRequest
+from visterm.library.export.sources import Limits
+from visterm.library.export.writing import writes_into_photos
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.web.bodies import JsonRoute
-from visterm.web.errors import json_answer
+from visterm.web.errors import HttpError, json_answer
+from visterm.web.exports import EXPORT
 from visterm.web.query import Cursor, Limit, cursor_at, position_of
-from visterm.web.schemas import JobAnswer, JobRequest, JobsAnswer, errors
-from visterm.web.service import ServiceDep
+from visterm.web.schemas import ExportBody, JobAnswer, JobRequest, JobsAnswer, errors
+from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
@@ -101,6 +107,20 @@ async def cancel(service: ServiceDep, job_id: JobId) -> Response:
     return json_answer(_as_dict(await service.searching.run(service.jobs.get, job_id)))
 
 
+@router.post("/exports", status_code=202, response_model=JobAnswer, responses=errors(408, 409, 413))
+async def export(request: Request, service: ServiceDep, body: ExportBody) -> Response:
+    """Write tags into files of photos, or show what would be written.
+
+    A job does it; its message has the totals. From another machine, only dry runs are allowed, unless the service was
+    started with --may-write.
+    """
+    values = body.model_dump()
+    limits = Limits(*(values.pop(name) for name in Limits._fields))
+    into_photos = values.pop("into_photos")
+    job = await start_export(service, request, ExportRequest(limits=limits, **values), into_photos=into_photos)
+    return json_answer(_as_dict(job), 202, {"location": f"/api/v1/jobs/{job.id}"})
+
+
 @router.get("/runs", response_model=RunsAnswer, responses=errors())
 async def runs(service: ServiceDep) -> Response:
     """List the runs of the catalogue, newest first, each compared with the previous one."""
@@ -124,6 +144,26 @@ def earlier_run(stored: StoredCatalogue) -> StoredRun | None:
 def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
     """Return the options of a job that learns."""
     return [option for option, is_set in (("full", full), ("use-even-if-worse", use_even_if_worse)) if is_set]
+
+
+async def start_export(service: Service, request: Request, export: ExportRequest, *, into_photos: bool) -> StoredJob:
+    """Start a job that exports tags. Raises HttpError (403) if this request may only start dry runs.
+
+    `into_photos` confirms that photos themselves are changed. Raises UserError if it is missing, or the request is
+    invalid.
+    """
+    connection = await service.searching.run(service.catalogue.stored.connected.get)
+    if connection is None:
+        export.check()
+    elif export.to != connection.kind:
+        raise UserError(setting="to", value=export.to, expected=f"'{connection.kind}', which has these photos")
+    if not export.dry_run and not service.access.may_write(request):
+        advice = "Start it with: visterm serve CATALOGUE --may-write"
+        raise HttpError(403, f"From another machine, this service only shows what would be written. {advice}")
+    if not export.dry_run and not into_photos and connection is None and writes_into_photos(export.to):
+        problem = f"Tags for {export.to} are written into the photos themselves."
+        raise UserError(problem, setting="into_photos", value=False, advice="Confirm it with `into_photos`.")
+    return await service.jobs.start(EXPORT, json.dumps(asdict(export)))
 
 
 def _as_dict(job: StoredJob) -> dict[str, object]:

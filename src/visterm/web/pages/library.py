@@ -21,6 +21,7 @@ from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, earlier_run, fit_options
+from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, redirect, render
 from visterm.web.service import Service, ServiceDep
 
@@ -34,7 +35,7 @@ N_START_WORDS = 12  # Words of the network to start from
 STARTABLE_JOBS = ("index", "fit", "duplicates", "mistakes", "map")
 JOB_LABELS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
-    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map of similarity",
+    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map of similarity", EXPORT: "Write tags",
 }  # fmt: skip
 """The page's names of the kinds of jobs."""
 
@@ -87,8 +88,7 @@ async def start_job(
     if kind not in (*STARTABLE_JOBS, GO_BACK) and not (kind == USE_RUN and run):
         raise UserError(setting="kind", value=kind, expected=f"one of: {', '.join(STARTABLE_JOBS)}")
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
-    page = f"/library/jobs/{job.id}"
-    return answer_form(request, "_job.html", page, job=job, outcomes={}, kinds=JOB_LABELS, run_names={})
+    return await answer_job(request, service, job.id)
 
 
 @router.get("/library/start")
@@ -134,6 +134,11 @@ async def job_page(job_id: JobId, request: Request, service: ServiceDep) -> Resp
 async def cancel_job(job_id: JobId, request: Request, service: ServiceDep) -> Response:
     """Stop a job."""
     await service.jobs.cancel(job_id)
+    return await answer_job(request, service, job_id)
+
+
+async def answer_job(request: Request, service: Service, job_id: int) -> Response:
+    """Show a job that a form has started or changed."""
     values = await service.searching.run(_job_page_values, service, job_id)
     return answer_form(request, "_job.html", f"/library/jobs/{job_id}", **values)
 
@@ -234,7 +239,8 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, 
     back = earlier_run(stored)
     shown = [back, *(run for outcome in outcomes.values() for run in (outcome.run, outcome.old))]
     names = _run_names(stored, [run for run in shown if run is not None])
-    return {"outcomes": outcomes, "back": back, "kinds": JOB_LABELS, "run_names": names}
+    tried = last_dry_run(stored)
+    return {"outcomes": outcomes, "back": back, "kinds": JOB_LABELS, "run_names": names, "tried": tried}
 
 
 def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, object]:

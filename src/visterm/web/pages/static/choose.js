@@ -122,6 +122,7 @@
     r: () => focusTagField("take") || true,
     y: () => clickButton("[value=right]"),
     n: () => clickButton("[value=wrong]"),
+    d: () => clickButton("[value=zip]"),
     u: () => clickButton("#undo-step"),
     Escape: () => chooseNone() || true,
   };

@@ -101,7 +101,7 @@
   document.addEventListener("submit", async (event) => {
     const form = event.target;
     const { into, inside, busy } = form.dataset;
-    if (!into && !inside) return;
+    if ((!into && !inside) || event.submitter?.hasAttribute("formaction")) return; // a download leaves the page as it is
     event.preventDefault();
     if (busy) return;
     form.dataset.busy = "1";
