@@ -1,11 +1,10 @@
 """Whether confidences hold, and what a wanted precision gives beside the best single threshold of hindsight.
 
 Corel5k (features of a network, and visterms), Delicious (by words, and by number), NUS-WIDE by number and drawn scenes,
-with several models each, on test rows: entries of images and tags in each bin of confidence from .5 on, with what they
-promise and what is right; what a wanted precision of .5, .7 and .9 gives and how much of it is right, beside what one
-threshold of hindsight on confidences or raw scores gives, whichever is more; how far promised is from right over
-confidences above .05, and in 95 % of draws of exact chances; the Brier score. Images known by number are judged by a
-quarter of their tags. `--small` learns from 30, 100 and 300 photos, `--runs` times each.
+with several models each, on test rows: entries of images and tags in each bin of confidence from .5 on, promised and
+right; what a wanted precision gives and how much of it is right, beside what one threshold of hindsight gives; how far
+promised is from right above .05, and in 95 % of draws of exact chances; the Brier score. By number, a quarter of the
+tags is judged. `--small` learns from 30, 100 and 300 photos, `--runs` times each.
 
     python benchmarks/calibration.py ../shared --cache CACHE --json docs/figures/calibration.json
 

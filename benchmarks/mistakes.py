@@ -3,13 +3,11 @@
 Of the tags that images have, 2, 5 and 10 % are taken away, and as many of the same tags are put on images that lack
 them. An ensemble of ridge and k-NN predicts each image from four fifths of the others. Given tags are ranked by
 ``1 - p`` and tags that were not given by ``p``, p the calibrated chance, and both as `visterm mistakes` ranks them.
-Only what was planted counts as right, so that real mistakes of the data count against both. Ratios have 95 %
-intervals of resampled images. The method was chosen with seed 0; other seeds judge it. With
-``uniform`` wrong tags are drawn from all pairs alike, so that most are of rare tags. ``people's own`` plants nothing:
-the drawn scenes of visterm-research know which of the tags that people gave are wrong, and which they left out.
-
-``steps`` compares chances promised with how many are right, ``rare`` those of tags of up to ten images; ``likely`` are
-pairs of .5 or more. ``60 photos`` are ten libraries together, ``400 photos`` four, drawn for their rare tags.
+Only what was planted counts as right. Ratios have 95 % intervals of resampled images. Seed 0 chose the method; others
+judge it. With ``uniform`` wrong tags are drawn from all pairs alike, so most are of rare tags. ``people's own`` plants
+nothing: the drawn scenes know which of the tags that people gave are wrong, and which they left out.
+``steps`` compares promised chances with the share that is right, ``rare`` those of tags of up to ten images; ``likely``
+are pairs of .5 or more. ``60 photos`` are ten libraries together, ``400 photos`` four, drawn for their rare tags.
 
     python benchmarks/mistakes.py ../shared --cache CACHE --json docs/figures/mistakes.json
 """

@@ -5,10 +5,9 @@ held-out tag each: `auto` and its candidates, EASE in ten lines of NumPy, and im
 installed. Data are Corel5k (features of a network, visterms, blobs), Delicious (words, and by number), NUS-WIDE by
 number, drawn scenes, and drawn families, whose shape is drawn as well (`--seed`, or the clock's).
 
-All have one thread, and take turns: seconds are those of a fit and of the scores, of the processor and by the clock;
-`--runs` repeats them. Test rows are judged once, or with `--validation` a part of the training rows. Differences in MAP
-over images have paired 95 % bootstrap intervals. N+ counts the tags recalled at least once with five tags an image; F1
-is that of the means of precision and recall over tags, with five tags an image, and with those that `best_f1` gives.
+All have one thread, and take turns: seconds are those of a fit and of the scores; `--runs` repeats them. Test rows are
+judged, or with `--validation` a part of the training rows. Differences in MAP over images have paired 95 % bootstrap
+intervals. F1 is that of the means of precision and recall over tags, with five tags or those that `best_f1` gives.
 
     python benchmarks/rivals.py ../shared --cache CACHE --seed 1 --json docs/figures/rivals.json
     make docs    # the tables of docs/benchmarks.md, from the JSON; `--data Corel5k --data number` renews these sets
@@ -28,19 +27,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness.data_sets import (
-    Problem,
-    Rows,
-    by_number,
-    chosen_by,
-    corel5k,
-    delicious,
-    drawn_features,
-    drawn_pairs,
-    drawn_scenes,
-    nuswide,
-    with_features,
-)  # fmt: skip
+from harness import data_sets as sets
+from harness.data_sets import Problem, Rows
 from harness.runs import TEST_ROWS, machine, options, say, spread, write
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
@@ -118,11 +106,11 @@ def data_sets(shared: Path, cache: Path, seed: int, *, quick: bool) -> dict[str,
     """Return what reads or draws each data set; in a quick run only drawn ones, small."""
 
     def features(name: str, draw: int) -> Problem:
-        return replace(drawn_features(np.random.default_rng([seed, draw]), 800 if quick else 5_600), name=name)
+        return replace(sets.drawn_features(np.random.default_rng([seed, draw]), 800 if quick else 5_600), name=name)
 
     def pairs(name: str) -> Problem:
-        Y = drawn_pairs(np.random.default_rng([seed, 3]), 1_000 if quick else 12_500)
-        return by_number(name, "drawn pairs", Y, PAIRED)
+        Y = sets.drawn_pairs(np.random.default_rng([seed, 3]), 1_000 if quick else 12_500)
+        return sets.by_number(name, "drawn pairs", Y, PAIRED)
 
     drawn: dict[str, Callable[[str], Problem]] = {
         "drawn, first": lambda name: features(name, 1),
@@ -132,28 +120,31 @@ def data_sets(shared: Path, cache: Path, seed: int, *, quick: bool) -> dict[str,
     if quick:
         return drawn
     corel: dict[str, Callable[[str], Problem]] = {
-        f"Corel5k, {kind}": lambda name, kind=kind: with_features(name, "corel5k", *corel5k(shared, cache, kind))
+        f"Corel5k, {kind}": lambda name, kind=kind: sets.with_features(
+            name, "corel5k", *sets.corel5k(shared, cache, kind)
+        )
         for kind in ("network", "visterms", "blobs")
     }
     return corel | drawn | {
         "scenes, visterms": lambda name: some_scenes(name, cache),
-        "NUS-WIDE, by number": lambda name: by_number(name, "nuswide", some_concepts(shared), PAIRED),
-        "Delicious, by number": lambda name: by_number(name, "delicious", sp.csr_array(delicious(shared)[1]), PAIRED),
-        "Delicious, words": lambda name: with_features(name, "delicious", *delicious(shared)),
+        "NUS-WIDE, by number": lambda name: sets.by_number(name, "nuswide", some_concepts(shared), PAIRED),
+        "Delicious, by number": lambda name: sets.by_number(
+            name, "delicious", sp.csr_array(sets.delicious(shared)[1]), PAIRED),
+        "Delicious, words": lambda name: sets.with_features(name, "delicious", *sets.delicious(shared)),
     }  # fmt: skip
 
 
 def some_concepts(shared: Path) -> sp.csr_array:
     """Return the tags of some of NUS-WIDE's images."""
-    Y = nuswide(shared / "data" / "nuswide")
+    Y = sets.nuswide(shared / "data" / "nuswide")
     return sp.csr_array(Y[np.sort(np.random.default_rng(0).permutation(Y.shape[0])[:NUS_IMAGES])])
 
 
 def some_scenes(name: str, cache: Path) -> Problem:
     """Return drawn scenes with visterms; the last fifth is for the end."""
-    X, Y = drawn_scenes(cache, SCENES)
+    X, Y = sets.drawn_scenes(cache, SCENES)
     n = X.shape[0] * 4 // 5
-    return with_features(name, "drawn scenes", X[:n], Y[:n], X[n:], Y[n:])
+    return sets.with_features(name, "drawn scenes", X[:n], Y[:n], X[n:], Y[n:])
 
 
 def in_turns(rows: Rows, programs: dict[str, Callable[[Rows], Any]], runs: int) -> tuple[dict[str, Any], Any]:
@@ -252,7 +243,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="sklearn")  # of what did not converge, and of tags without an image
     with threadpool_limits(1):
         for name, read in data_sets(chosen.shared, chosen.cache, seed, quick=chosen.quick).items():
-            if chosen_by(name, chosen.data):
+            if sets.chosen_by(name, chosen.data):
                 problem = read(name)
                 say(f"{name}: {problem.about}")
                 measured = measure(problem.choose if chosen.validation else problem.final, chosen.runs)

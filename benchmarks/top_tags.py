@@ -19,11 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from visterm.core.products import top_k_products
 
-N_TAGS = 109_444
-"""Annotations of WSABIE's Web-data (Table 1)."""
-
-DIM = 100
-K = 10
+N_TAGS, DIM, K = 109_444, 100, 10  # As many annotations as WSABIE's Web-data has (Table 1)
 
 
 def sides(U, V, faiss, n_threads):

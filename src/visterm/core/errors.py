@@ -26,10 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from visterm.core.types import Skipped
+from typing import Any
 
 _PARAMETER = re.compile(r"`([a-z_][\w.]*)`")  # as in "lower `min_count`"
 
@@ -123,7 +120,7 @@ class ImageError(DataError):
 class NoneReadableError(DataError):
     """None of the images can be read; the message names the first image and the reason, and ends with `note`."""
 
-    def __init__(self, skipped: Sequence[Skipped], note: str = "") -> None:
+    def __init__(self, skipped: Sequence[Any], note: str = "") -> None:
         first, n = skipped[0], len(skipped)
         problem = f"None of the {n:,} images could be read. The first, {first.image}, is skipped"
         problem = problem if n > 1 else f"The image {first.image} cannot be read"
