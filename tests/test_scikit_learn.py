@@ -155,7 +155,7 @@ def test_a_ranking_has_the_tags_of_a_model_that_learned_lists_and_says_so_where_
     assert ranking.tags.shape == ids.shape == scores.shape == (24, 2)
     words = ["blue", "cool", "green", "grey", "red", "warm"]
     assert ranking.tags.tolist() == [[words[i] for i in row] for row in ids]
-    with pytest.raises(UserError, match="fitted on a matrix of tags"):
+    with pytest.raises(AttributeError, match="fitted on a matrix of tags"):
         _ = Ridge().fit(features, matrix_of(frame["tags"])).annotate(features).tags
 
 

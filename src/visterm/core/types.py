@@ -34,14 +34,14 @@ class Ranking(_Ranking):
 
     @property
     def tags(self) -> NDArray[np.object_]:
-        """The names of the ids, shape (n, k). Raises UserError if the model was fitted on a matrix, without names."""
+        """The names of the ids, shape (n, k). Raises AttributeError if the model learned from a matrix."""
         import numpy as np
 
-        from visterm.core.errors import UserError
-
         if self._names is None:
-            advice = "Fit the model on lists of tags, or look the `ids` up in the columns of your matrix."
-            raise UserError("This ranking has no names: the model was fitted on a matrix of tags.", advice=advice)
+            raise AttributeError(
+                "This ranking has no names: the model was fitted on a matrix of tags. Fit it on lists of tags, or look "
+                "the `ids` up in the columns of your matrix."
+            )
         return np.asarray(self._names, np.object_)[self.ids]
 
     def named(self, names: Sequence[str] | None) -> Ranking:
