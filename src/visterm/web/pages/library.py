@@ -114,12 +114,12 @@ def start_values(service: Service) -> dict[str, object] | None:
         "learned": False, "job": job, "photos": stored.images.count(), "has_no_tags": has_no_tags, "words": words,
         "n_words": len(catalogue.tagger.vocabulary),
         "stopped": latest if job is None and latest and latest.kind == FIT and latest.state != "done" else None,
-        "are_in": job is None and bool(latest) and _seconds_since(latest.finished or latest.started) > IDLE_SECONDS,
+        "are_in": job is None and latest is not None and _seconds_since(latest) > IDLE_SECONDS,
     }  # fmt: skip
 
 
-def _seconds_since(at: str) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
+def _seconds_since(job: StoredJob) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(job.finished or job.started)).total_seconds()
 
 
 @router.get("/library/jobs/{job_id}")
