@@ -109,19 +109,18 @@ def start_values(service: Service) -> dict[str, object] | None:
     jobs = [service.jobs.with_end(job) for job in stored.jobs.latest(MAX_JOBS) if job.kind in START_JOBS]
     job = next((job for job in jobs if not job.ended), None)
     latest = jobs[0] if jobs else None
-    is_idle = job is None and latest is not None and _seconds_since(latest.finished or latest.started) > IDLE_SECONDS
     has_no_tags = stored.runs.current().facts.get(START) == NO_TAGS and not stored.tags.come_from_files()
     words = stored.tags.often_best(stored.runs.current().id, N_START_WORDS) if has_no_tags and not job else []
     return {
         "learned": False, "job": job, "photos": stored.images.count(), "has_no_tags": has_no_tags, "words": words,
         "n_words": len(catalogue.tagger.vocabulary),
         "stopped": latest if job is None and latest and latest.kind == FIT and latest.state != "done" else None,
-        "are_in": is_idle,
+        "are_in": job is None and latest is not None and _seconds_since(latest) > IDLE_SECONDS,
     }  # fmt: skip
 
 
-def _seconds_since(at: str) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
+def _seconds_since(job: StoredJob) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(job.finished or job.started)).total_seconds()
 
 
 @router.get("/library/jobs/{job_id}")
