@@ -148,7 +148,7 @@ def test_blocks_that_do_not_fit_are_refused(blocks, kinds):
 
 def test_images_known_only_by_number_have_no_blocks():
     Y = plant_corpus(n_tags=12, random_state=3).Y_train[:60]
-    assert [entry["model"] for entry in Auto(blocks=[3, 4]).fit(None, Y).report_] == ["ease", "wsabie"]
+    assert [entry["model"] for entry in Auto(blocks=[3, 4]).fit(None, Y).report_][:2] == ["ease", "wsabie"]
 
 
 @pytest.mark.parametrize(

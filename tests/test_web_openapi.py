@@ -41,7 +41,7 @@ HELD = (
     "response_schema_conformance",
     "response_headers_conformance",
 )
-ADDRESSES = 34
+ADDRESSES = 35
 DECLARED = (503, 507)
 """Errors of the service that say what is amiss: it is busy, or its disk is full."""
 
@@ -177,7 +177,21 @@ def test_many_requests_that_are_made_up_are_answered_or_refused(service, number)
         assert sum(hold_made_up(send, MANY_MADE_UP, number).values()) >= MANY_MADE_UP
 
 
-VERBS = ["Add", "Check", "Complete", "Find", "List", "Return", "Start", "Stop", "Store", "Suggest", "Tag", "Undo"]
+VERBS = [
+    "Add",
+    "Check",
+    "Complete",
+    "Find",
+    "List",
+    "Return",
+    "Start",
+    "Stop",
+    "Store",
+    "Suggest",
+    "Tag",
+    "Undo",
+    "Write",
+]
 PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "plain_english.py"))
 
 
