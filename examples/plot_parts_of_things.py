@@ -22,8 +22,7 @@ WHOLES = {"house", "car", "bus", "horse", "elephant", "oak", "palm", "aeroplane"
 
 def cut_out(scene, box):
     """Return what is inside a box, with a little around it."""
-    left, top, right, bottom = box
-    return scene.image[max(0, top - 2) : bottom + 2, max(0, left - 2) : right + 2]
+    return scene.image[max(0, box[1] - 2) : box[3] + 2, max(0, box[0] - 2) : box[2] + 2]
 
 
 def side(box):

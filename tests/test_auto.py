@@ -163,10 +163,11 @@ def test_a_centre_leaves_a_score_of_the_tags_mean_as_it_is():
     )
 
 
-def test_few_images_draw_weights_to_equal_ones_of_good_models():
-    weights = shrunk(np.array([1.0, 0.0, 0.0, 0.0]), [0.9, 0.6, 0.5, 0.9], [True, True, True, False], 150)
+def test_few_images_draw_weights_to_the_priors_of_good_models():
+    weights = shrunk(np.array([1.0, 0.0, 0.0, 0.0]), [0.9, 0.6, 0.5, 0.9], [1, 1, 1, 0], 150)
     np.testing.assert_allclose(weights, [0.8, 0.2, 0, 0])
-    np.testing.assert_allclose(shrunk(np.array([0.0, 1.0]), [0.9, 0.1], [False, True], 100), [0.5, 0.5])
+    np.testing.assert_allclose(shrunk(np.array([1.0, 0.0]), [0.9, 0.9], [1, 4], 100), [0.6, 0.4])
+    np.testing.assert_allclose(shrunk(np.array([0.0, 1.0]), [0.9, 0.1], [0, 1], 100), [0.5, 0.5])
 
 
 def test_few_images_do_not_draw_weights_to_neighbours(planted):

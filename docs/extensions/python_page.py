@@ -71,6 +71,7 @@ def sections() -> dict[str, list[str]]:
             "visterm.library.duplicates.find_duplicates",
             "visterm.features.job.encode_folder",
             "visterm.data.feature_files.read_features",
+            "visterm.data.read_mulan",
         ],
         "What each model has": ["visterm.models.base.Annotator"],
         "Models": list(classes("models", MODELS)),

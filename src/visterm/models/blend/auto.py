@@ -21,7 +21,7 @@ from visterm.core.types import Matrix, MatrixLike
 from visterm.models.abilities import FeatureShares, FinishesFits, RelearnsTags
 from visterm.models.base import Annotator, Blocks
 from visterm.models.blend.candidates import (
-    UNSTEADY,
+    PRIOR_WEIGHTS,
     ColumnSet,
     Member,
     any_from_kernel,
@@ -107,8 +107,8 @@ def blend(
     else:
         shares, value = sure_mix(scores, Y) if by_number else best_mix(scores, Y, both_maps)
         if in_folds:
-            are_steady = [trial.name not in UNSTEADY for trial in weighed]
-            shares = shrunk(shares, [trial.promise for trial in weighed], are_steady, Y.shape[0])
+            priors = [PRIOR_WEIGHTS.get(trial.name, 1.0) for trial in weighed]
+            shares = shrunk(shares, [trial.promise for trial in weighed], priors, Y.shape[0])
         elif not by_number:
             shares = without_idlers(shares, value, scores, Y)
 

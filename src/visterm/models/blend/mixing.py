@@ -120,16 +120,16 @@ def without_idlers(
 
 
 def shrunk(
-    weights: NDArray[np.float64], values: Sequence[float], are_steady: Sequence[bool], n_images: int
+    weights: NDArray[np.float64], values: Sequence[float], priors: Sequence[float], n_images: int
 ) -> NDArray[np.float64]:
-    """Return weights chosen on few images as if `EQUAL_IMAGES` more images had chosen equal ones of the good members.
+    """Return weights chosen on few images as if `EQUAL_IMAGES` more images had chosen the `priors` of the good members.
 
     `values` are the members' own, in the measure of the weights; a good member has at least 65 % of the best value, as
-    values are noisy, and is steady, which needs few images, if any of these is.
+    values are noisy. If all good members have the prior 0, they are drawn to equal weights.
     """
     good = np.asarray(values) >= GOOD_SHARE * max(values)
-    good = good & are_steady if (good & are_steady).any() else good
-    return np.asarray((n_images * weights + EQUAL_IMAGES * good / good.sum()) / (n_images + EQUAL_IMAGES))
+    shares = good * np.asarray(priors) if (good * np.asarray(priors)).any() else good.astype(np.float64)
+    return np.asarray((n_images * weights + EQUAL_IMAGES * shares / shares.sum()) / (n_images + EQUAL_IMAGES))
 
 
 def best_pair(
