@@ -200,18 +200,15 @@ def with_cutoffs(auto: Any, rows: Rows, scores: Any) -> dict[str, float] | None:
 
 
 def tables(result: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a table per data set, the best MAP first."""
-    names = ", ".join(f"{name} {text}" for name, text in result["machine"].items() if name in ("processor", "python"))
-    yield f"Measured on {result['measured on']} ({names}), with one thread and the seed {result['seed']}."
+    """Yield the lines of a table per data set, the best MAP first: the best three, `auto`, `wsabie` and the rivals."""
+    yield f"Measured on {result['measured on']} with one thread and the seed {result['seed']}."
     for name, entry in result["data"].items():
         yield f"\n#### {name}\n\n{entry['about']}.\n\n| | {' | '.join(COLUMNS)} |\n|{' --- |' * (len(COLUMNS) + 1)}"
-        methods = entry["methods"]
-        for method in sorted(methods, key=lambda method: -methods[method].get("map", 0)):
-            yield f"| {f'`{method}`' if method in MODELS.names() else method} | {' | '.join(cells(methods[method]))} |"
-        if entry.get("with best_f1"):
-            yield "\nWith the cut-offs of `best_f1`: F1 {f1:.3f}, {tags an image:.1f} tags an image.".format_map(
-                entry["with best_f1"]
-            )
+        methods, ours = entry["methods"], set(MODELS.names()) - {"auto", "wsabie"}
+        for place, method in enumerate(sorted(methods, key=lambda method: -methods[method].get("map", 0))):
+            if place < 3 or method not in ours:
+                name = f"`{method}`" if method in MODELS.names() else method
+                yield f"| {name} | {' | '.join(cells(methods[method]))} |"
 
 
 def cells(each: dict[str, Any]) -> list[str]:
@@ -219,7 +216,7 @@ def cells(each: dict[str, Any]) -> list[str]:
     if "missing" in each:
         return [each["missing"], *[""] * (len(COLUMNS) - 1)]
     less = each.get("auto less it")
-    shown = [f"{each['map']:.4f}", f"{less['mean']:+.3f} ({less['low']:+.3f} to {less['high']:+.3f})" if less else ""]
+    shown = [f"{each['map']:.4f}", f"{less['mean']:+.3f} ({less['low']:+.3f}…{less['high']:+.3f})" if less else ""]
     seconds = each["processor"]["median"]
     return [*shown, f"{each['word_map']:.3f}", f"{seconds:,.{2 if seconds < 10 else 0}f} s"]
 

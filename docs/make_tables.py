@@ -27,7 +27,7 @@ IN_SHORT = {
     "Delicious, by number": ("12,920 pages, 983 tags (Delicious)", ("auto", "EASE in NumPy", "implicit ALS")),
 }
 """The lines of README's table: of each data set what it is, and the programs."""
-DRAWN = ("drawn pairs, by number", "scenes, visterms")
+DRAWN = ("drawn, first", "drawn, second", "drawn pairs, by number", "scenes, visterms")
 """Data sets of rivals.json without a table in docs/benchmarks.md."""
 MARKS = {
     "tables": ("<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"),

@@ -32,7 +32,7 @@ def test_a_table_has_the_best_first_what_auto_is_ahead_by_and_what_is_not_instal
     rows = [line for line in "\n".join(rivals.tables(result)).splitlines() if line.startswith("| ")]
     assert rows[2:] == [
         "| `auto` | 0.6250 |  | 0.250 | 2.00 s |",
-        "| EASE in NumPy | 0.5000 | +0.125 (+0.100 to +0.150) | 0.250 | 2.00 s |",
+        "| EASE in NumPy | 0.5000 | +0.125 (+0.100…+0.150) | 0.250 | 2.00 s |",
         "| LightFM | not installed |  |  |  |",
     ]
 
