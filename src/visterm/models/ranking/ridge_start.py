@@ -54,8 +54,6 @@ def ridge_factors(
     scores = np.asarray(fresh @ weights) + intercepts
     factor = np.float32(SPREAD / (float(scores.std(axis=1).mean()) or 1.0))
     rank = min(rank, min(weights.shape) - 1)
-    left, values, right = randomized_svd(weights * factor, rank, n_iter=POWER_ITERATIONS, random_state=0)
+    U, values, Vt = randomized_svd(weights * factor, rank, n_iter=POWER_ITERATIONS, random_state=0)
     roots = np.sqrt(np.maximum(values, 0))
-    return RidgeFactors(
-        np.asarray(left * roots, np.float32), np.asarray(right.T * roots, np.float32), intercepts * factor
-    )
+    return RidgeFactors(np.asarray(U * roots, np.float32), np.asarray(Vt.T * roots, np.float32), intercepts * factor)
