@@ -174,21 +174,26 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        with self.server.counted():
-            if (fault := self.server.next_fault()) is not None:
-                fault(self)
-                return
-            if self.server.gate is not None:
-                self.server.gate.wait(600)
-            try:
-                if self.path != "/predict":
-                    raise _RefusedError(404, {"detail": "Not Found"})
-                made = self._predict(_form_of(self.headers["Content-Type"], body))
-                self.answer(200, json.dumps(made).encode())
-            except _RefusedError as error:
-                plain = isinstance(error.content, str)
-                content = str(error.content) if plain else json.dumps(error.content)
-                self.answer(error.code, content.encode(), "text/plain" if plain else "application/json")
+        with self.server.counted():  # until the answer is sent: the client's next request may come before this returns
+            if (fault := self.server.next_fault()) is None:
+                answer = self._answer_to(body)
+        if fault is not None:
+            fault(self)
+        else:
+            self.answer(*answer)
+
+    def _answer_to(self, body: bytes) -> tuple[int, bytes, str]:
+        if self.server.gate is not None:
+            self.server.gate.wait(600)
+        try:
+            if self.path != "/predict":
+                raise _RefusedError(404, {"detail": "Not Found"})
+            made = self._predict(_form_of(self.headers["Content-Type"], body))
+        except _RefusedError as error:
+            if isinstance(error.content, str):
+                return error.code, error.content.encode(), "text/plain"
+            return error.code, json.dumps(error.content).encode(), "application/json"
+        return 200, json.dumps(made).encode(), "application/json"
 
     def _predict(self, form: dict[str, tuple[bool, bytes]]) -> dict[str, object]:
         if "entries" not in form or form["entries"][0]:
