@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -68,8 +68,8 @@ METAVARS: Final = {
 """Parameter -> placeholder of its value in help texts; for other parameters it depends on their type."""
 
 TYPED_AS: Final = {
-    "encoder_params": "encoder_set", "map": "map_of_tags", "metrics": "metric", "model_params": "set_",
-    "n_random": "random", "taken_from": "from_", "taken_to": "to",
+    "encoder_params": "encoder_set", "metrics": "metric", "model_params": "set_", "n_random": "random",
+    "taken_from": "from_", "taken_to": "to",
 }  # fmt: skip
 """Parameter of the Python API -> its name in the function of a command, if it differs."""
 
@@ -288,6 +288,13 @@ def _typed_name(ctx: Context, name: str) -> str:
         if param_name in params and (part == param_part != "" or setting in typed_names):
             return f"{max(params[param_name].opts, key=len)} {setting}"
     return name
+
+
+def wording_for(ctx: Context, name: str) -> Callable[[VistermError], str]:
+    """Return a function that words errors for people who typed their settings as options of the command `name`."""
+    _, command, _ = ctx.parent.command.resolve_command(ctx.parent, [name])
+    typed = partial(_typed_name, command.make_context(name, [], parent=ctx.parent, resilient_parsing=True))
+    return lambda error: error.wording(typed)
 
 
 class WordsCommand(Command):
