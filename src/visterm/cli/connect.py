@@ -58,9 +58,7 @@ TAGS_LOST_OR_LEFT_CODE = 4  # Of a sync if the server lost tags, and of --undo i
 def connect(
     program: Annotated[str, options.argument(help="The program: immich or photoprism.")],
     url: Annotated[str, options.argument(help="The address of its server, such as http://nas:2283.")],
-    out: Annotated[
-        Path | None, options.output_option("-o", "--out", help="The catalogue to make or update, a folder.")
-    ] = None,
+    out: Annotated[Path | None, options.out_option(help="The catalogue to make or update, a folder.")] = None,
     key_file: KeyFile = None,
     check: Annotated[
         bool,
@@ -131,9 +129,8 @@ def sync(
     catalogue: Annotated[Path, options.argument(help="A folder written by `visterm connect`.")],
     precision: Annotated[
         float | None,
-        options.which_option(
-            help="Write predictions of which this share should be right, over all photos of a tag [default: 0.9].",
-            callback=options.in_range("--precision", above=0, below=1),
+        options.precision_option(
+            help="Write predictions of which this share should be right, over all photos of a tag [default: 0.9]."
         ),
     ] = None,
     k: Annotated[

@@ -52,9 +52,8 @@ def evaluate(
     ] = None,
     precision: Annotated[
         float | None,
-        measure_option(
-            help="Also measure the tags that `visterm annotate --precision` gives.",
-            callback=options.in_range("--precision", above=0, below=1),
+        options.precision_option(
+            help="Also measure the tags that `visterm annotate --precision` gives.", rich_help_panel="Measures"
         ),
     ] = None,
     queries: Annotated[

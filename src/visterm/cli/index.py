@@ -39,9 +39,7 @@ def index(
     images: options.ImagesOrFeatures,
     out: Annotated[
         Path | None,
-        options.output_option(
-            "-o", "--out", help="The catalogue to make or update, a folder [default: RUN, if that is a catalogue]."
-        ),
+        options.out_option(help="The catalogue to make or update, a folder [default: RUN, if that is a catalogue]."),
     ] = None,
     tags: Annotated[
         str | None,

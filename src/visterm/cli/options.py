@@ -43,6 +43,10 @@ def in_range(
     return check
 
 
+precision_option = partial(which_option, callback=in_range("--precision", above=0, below=1))
+confidence_option = partial(which_option, callback=in_range("--min-confidence", least=0, most=1))
+out_option = partial(output_option, "-o", "--out")
+
 Run = Annotated[Path, argument(help="A run: a folder written by `visterm fit`.")]
 ImagesOrFeatures = Annotated[
     Path, argument(help="A folder of photos, or of features written by `visterm encode`.", parser=as_path)

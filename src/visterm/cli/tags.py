@@ -12,7 +12,6 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import one_tag
 from visterm.cli.output import Bars, check_tags_read, emit, say, say_not_read, show_all
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -48,16 +47,13 @@ def tags(
     tag_rules: options.TagRulesFile = None,
     out: Annotated[
         Path | None,
-        options.output_option(
-            "-o",
-            "--out",
+        options.out_option(
             help="Write the suggestions as a draft of tag rules: delete wrong lines, then pass it to `visterm fit "
-            "--tag-rules`. With --parts: a CSV that the tag rule part_of takes.",
+            "--tag-rules`. With --parts: a CSV that the tag rule part_of takes."
         ),
     ] = None,
     like: Annotated[
-        str | None,
-        options.which_option(help="Show the tags most similar to this one.", metavar="TAG", autocompletion=one_tag),
+        str | None, options.which_option(help="Show the tags most similar to this one.", metavar="TAG")
     ] = None,
     parts: Annotated[
         str | None,
