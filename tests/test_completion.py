@@ -39,8 +39,8 @@ def test_models_encoders_and_metrics_complete_by_name(completed):
 
 def test_completion_imports_nothing_heavy():
     code = (
-        "import json, sys; from visterm.cli import command_line, completion; "
-        "completion.model_names(), completion.encoder_names(), completion.metric_names(); "
+        "import json, sys; from visterm.cli import command_line, options; "
+        "options.model_names(), options.metric_names(); "
         "print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

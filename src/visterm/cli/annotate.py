@@ -11,7 +11,6 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import encoder_names
 from visterm.cli.output import Bars, by_confidence, emit, percent, say, say_not_read, say_skipped, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -223,7 +222,7 @@ def encode(
         options.model_option(
             help="How photos become features: a name from `visterm encoders`, NAME:ARGUMENT, or a run whose encoder is "
             "used [default: the first network listed there that is on this machine, or visterms; or the folder's own].",
-            autocompletion=encoder_names,
+            autocompletion=options.encoder_names,
         ),
     ] = None,
     encoder_set: options.EncoderSettings = None,

@@ -405,21 +405,17 @@ def _fail_to_parse(error: Any) -> int:
     if possibilities := getattr(error, "possibilities", None):
         message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(map(repr, sorted(possibilities)))}?"
     if message.startswith("Missing argument"):
-        return _fail(f"{message.rstrip('.')}. {_usage_of(error.ctx)} See: {command} --help")
+        names = " ".join(
+            param.name.upper() for param in error.ctx.command.params if param.param_type_name == "argument"
+        )
+        run, note = error.ctx.params.get("run"), ""
+        if run is not None and run.is_dir() and persist.folder_kind(run) is None:
+            note = f" {run} is a folder, but not a run."
+        return _fail(f"{message.rstrip('.')}. Usage: {command} {names}.{note} See: {command} --help")
     if message.startswith("Usage:") or not message:
         print(error.ctx.get_help())
         return 2
     return _fail(f"{message if message.endswith('?') else message.rstrip('.') + '.'} See: {command} --help")
-
-
-def _usage_of(context: Context) -> str:
-    """Return the arguments of a command, and a sentence about the argument for its run if it is not a run."""
-    names = " ".join(param.name.upper() for param in context.command.params if param.param_type_name == "argument")
-    usage = f"Usage: {context.command_path} {names}."
-    run = context.params.get("run")
-    if run is not None and run.is_dir() and persist.folder_kind(run) is None:
-        return f"{usage} {run} is a folder, but not a run."
-    return usage
 
 
 def _number_out_of_range(error: Any) -> str:

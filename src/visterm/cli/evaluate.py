@@ -11,7 +11,6 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import metric_names
 from visterm.cli.output import Bars, JsonObject, emit, say, say_skipped, show, table
 
 with imported_when_used():
@@ -47,7 +46,7 @@ def evaluate(
             "--metric",
             metavar="NAME",
             help="A name from `visterm metrics`, such as p@5. Repeat for more.",
-            autocompletion=metric_names,
+            autocompletion=options.metric_names,
         ),
     ] = None,
     precision: Annotated[

@@ -12,7 +12,6 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import model_names
 from visterm.cli.output import Bars, JsonObject, duration, emit, in_minutes, say, say_not_read, say_skipped, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path, is_remote
@@ -241,7 +240,7 @@ def tune(
     model: Annotated[
         str,
         options.model_option(
-            help="The model: a name from `visterm models`.", show_default=True, autocompletion=model_names
+            help="The model: a name from `visterm models`.", show_default=True, autocompletion=options.model_names
         ),
     ] = "wsabie",
     set_: options.ModelSettings = None,

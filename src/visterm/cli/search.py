@@ -11,7 +11,6 @@ import typer
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.output import emit, percent, say, show
-from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 with imported_when_used():
@@ -74,12 +73,7 @@ def search(
 
     The percentage is the chance that a photo shows what you look for.
     """
-    dates = {option: text and text.strip() for option, text in (("--from", from_), ("--to", to))}
-    for option, date in dates.items():
-        if date is not None and not filters.is_date(date):
-            raise UserError(f"{option} is {date!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
-
-    among = filters.Filter(tags=tuple(tag or ()), taken_from=dates["--from"], taken_to=dates["--to"])
+    among = filters.Filter(tags=tuple(tag or ()), taken_from=from_ and from_.strip(), taken_to=to and to.strip())
     request = requests.SearchRequest(
         words=words, like=like, k=k, cutoff=cutoff, min_confidence=min_confidence, expand=expand or (), among=among,
         sort=sort,

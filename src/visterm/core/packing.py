@@ -68,8 +68,7 @@ def unpack(registry: Registry, description: object, arrays: Arrays) -> Estimator
     estimator = _restore(registry, description, remaining, "")
     if remaining:
         raise DataError(f"There is an array {min(remaining)!r} that belongs to no learned attribute")
-    if learned_attributes(estimator):
-        check_learned(estimator)
+    check_learned(estimator)
     return estimator
 
 

@@ -27,7 +27,6 @@ from visterm.core.errors import (
 )
 from visterm.core.estimator import Estimator
 from visterm.core.files import GB, open_regular, open_text, read_regular
-from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import RemotePath, as_path
@@ -277,10 +276,7 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
     file = folder / f"{name}.json"
     description, arrays = read_description(folder, name), load_arrays(folder / f"{name}.safetensors")
     with refusing(file):
-        estimator = unpack(registry, description, arrays)
-        if not learned_attributes(estimator):
-            check_learned(estimator)  # raises an error if all learned attributes are missing
-    return estimator
+        return unpack(registry, description, arrays)
 
 
 @contextmanager
@@ -361,7 +357,8 @@ def read_skipped(path: Path) -> list[Skipped]:
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Return the kind of a folder that `new_folder` wrote; None for anything else."""
-    return _read_manifest(as_path(path)).get("kind")
+    kind: str | None = _read_manifest(as_path(path)).get("kind")
+    return kind
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
