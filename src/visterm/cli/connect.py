@@ -249,19 +249,16 @@ class RoundPrinter:
             say(f"Not written or taken back, {count_of(n, 'tag')}: {reason}")
         self.show(result.pushed, result.as_dict())
         if self._dry_run:
-            self._say_plan(result.pushed)
             explain_chances(result.pushed.changes, precision)
         else:
             say(f"Done: {result.line()}.")
 
     def undo(self, pushed: PushResult, catalogue: Path) -> None:
         """Print the tags that were removed again."""
-        self.show(pushed, pushed.as_dict())
         for reason, n in pushed.reasons.most_common(3):
             say(f"Left {count_of(n, 'tag')} in the library: {reason}. Try --undo again later.")
-        if self._dry_run:
-            self._say_plan(pushed)
-        else:
+        self.show(pushed, pushed.as_dict())
+        if not self._dry_run:
             is_immich = self._title == "Immich"
             empty_note = " Its empty tags go in Immich's nightly job." if is_immich and pushed.taken else ""
             say(
@@ -278,10 +275,9 @@ class RoundPrinter:
         elif self._dry_run:
             for line in lines_of_tags(pushed.changes):
                 show(line)
-
-    def _say_plan(self, pushed: PushResult) -> None:
-        written, taken_back = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
-        say(f"Would write {written}, and take back {taken_back}; nothing was changed in {self._title}.")
+        if self._dry_run:
+            written, taken_back = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
+            say(f"Would write {written}, and take back {taken_back}; nothing was changed in {self._title}.")
 
 
 def lines_of_tags(changes: Iterable[TagChange]) -> list[str]:

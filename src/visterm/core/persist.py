@@ -38,8 +38,7 @@ from visterm.core.writing import check_space, storage_error, sync, temporary_bes
 LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"
 FORMAT = 1
-FORMAT_KEY = "visterm_format"
-"""Key of the format in the manifest. Folders from before the first release use ``format`` and are refused."""
+FORMAT_KEY = "visterm_format"  # Key of the format in the manifest
 
 UPGRADES: dict[int, Callable[[Path], None]] = {}
 """Format n -> the upgrade of a run's files, in a copy of its folder, to format n + 1; see `open_folder`.
@@ -186,11 +185,6 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if manifest.get("kind") != kind:
         actual = f"a {manifest['kind']}" if manifest else "not a folder written by visterm"
         raise StorageError(f"{target} is {actual}; expected a {kind}. {CREATION_ADVICE.get(kind, '')}")
-    if FORMAT_KEY not in manifest and "format" in manifest:
-        raise StorageError(
-            f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
-            f"{CREATION_ADVICE.get(kind, 'Make it again in another folder.')}"
-        )
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
         raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {REPAIR_ADVICE}")
     check_format(target, manifest[FORMAT_KEY], FORMAT, UPGRADES)

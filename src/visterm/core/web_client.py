@@ -12,6 +12,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -121,15 +122,13 @@ def server_address(url: str, parameter: str) -> str:
     Raises UserError if `url` does not have the form ``http://host:port`` (or ``https``; a path is allowed). `parameter`
     names it in the message.
     """
-    try:
-        parts = urlsplit(url) if isinstance(url, str) and _VISIBLE_ASCII.fullmatch(url) else None
-        is_server = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        parts, is_server = None, False
-    if parts is None or not is_server or parts.query or parts.fragment or parts.username is not None:
-        expected = "the address of a server, such as http://host:3003"
-        raise UserError(f"{parameter} is {url!r}", setting="url", value=url, expected=expected)
-    return url.rstrip("/")
+    with suppress(ValueError, TypeError):
+        parts = urlsplit(url if _VISIBLE_ASCII.fullmatch(url) else "")
+        is_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if is_server and not (parts.query or parts.fragment or parts.username is not None):
+            return url.rstrip("/")
+    expected = "the address of a server, such as http://host:3003"
+    raise UserError(f"{parameter} is {url!r}", setting="url", value=url, expected=expected)
 
 
 def ask(
