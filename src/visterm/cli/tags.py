@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -165,13 +164,11 @@ def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: 
 
 def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
     vocabulary = tagger.vocabulary
-    aliases: defaultdict[str, list[str]] = defaultdict(list)
-    for alias, tag in vocabulary.aliases.items():
-        aliases[tag].append(alias)
     objects, rows = [], []
     for tag, count in zip(vocabulary, vocabulary.counts.tolist(), strict=True):
-        objects.append({"tag": tag, "images": count, "aliases": aliases[tag]})
-        rows.append([tag, f"{count:,}", ", ".join(aliases[tag])])
+        _, *aliases = vocabulary.spellings(tag)
+        objects.append({"tag": tag, "images": count, "aliases": aliases})
+        rows.append([tag, f"{count:,}", ", ".join(aliases)])
     for word in tagger.words.added:
         objects.append({"tag": word, "images": 0, "aliases": [], "trained": False})
         rows.append([word, "0", "(no training images)"])

@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -340,7 +341,7 @@ def read_json(path: Path) -> Any:
 
 def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
     """Write a JSON line for each image that could not be read; if the disk is full, the old file is unchanged."""
-    write_whole(path, "".join(json_text(item.as_dict()) + "\n" for item in skipped).encode())
+    write_whole(path, "".join(json_text(asdict(item)) + "\n" for item in skipped).encode())
 
 
 def read_skipped(path: Path) -> list[Skipped]:
