@@ -8,9 +8,9 @@ import pytest
 from typer.main import get_command
 
 from refusals import refused
-from visterm.cli.command_line import _typed_name, app
+from visterm.cli.command_line import _typed_name, app, wording_for
 from visterm.core.checks import check_k, check_number
-from visterm.core.errors import MissingExtraError, UserError, VistermError
+from visterm.core.errors import DataError, MissingExtraError, UserError, VistermError
 
 
 def test_the_message_is_made_of_the_parts() -> None:
@@ -63,3 +63,12 @@ def test_a_command_names_parameters_as_they_are_typed(command: str, name: str, t
     group = get_command(app)
     resolved = group.resolve_command(group.make_context("visterm", [], resilient_parsing=True), [command])[1]
     assert _typed_name(resolved.make_context(command, [], resilient_parsing=True), name) == typed
+
+
+def test_a_watched_folder_names_the_options_by_which_its_photos_were_indexed() -> None:
+    group = get_command(app)
+    parent = group.make_context("visterm", [], resilient_parsing=True)
+    watch = group.resolve_command(parent, ["watch"])[1]
+    context = watch.make_context("watch", [], parent=parent, resilient_parsing=True)
+    error = DataError("No tags were found.", setting="tags", value="auto", advice="Name the file: `tags`.")
+    assert wording_for(context, "index")(error) == "No tags were found. Name the file: --tags."

@@ -25,7 +25,8 @@ def test_a_regular_file_is_read_whole_and_a_link_to_it_too(tmp_path):
 
 def test_a_pipe_a_device_and_a_folder_are_refused_in_words_and_at_once(tmp_path, pipe):
     (tmp_path / "zero").symlink_to("/dev/zero")
-    for path, what in [(pipe, "a named pipe"), (tmp_path / "zero", "a device"), (tmp_path, "a folder")]:
+    special = "a pipe, a device or a socket"
+    for path, what in [(pipe, special), (tmp_path / "zero", special), (tmp_path, "a folder")]:
         with pytest.raises(OSError, match=r"\[Errno \d+\]") as refused:
             open_regular(path)
         assert refused.value.strerror == f"it is {what}, not a regular file"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn import config_context
 from sklearn.linear_model import Ridge as SklearnRidge
-from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_predict, cross_val_score
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_predict, cross_val_score
 from sklearn.preprocessing import LabelBinarizer
 
 from planted import plant_corpus
@@ -215,18 +214,6 @@ def test_scikit_learn_chooses_settings_and_measures_models_by_their_scores(form,
     assert searched.best_score_ == pytest.approx(max(means))
     assert searched.best_params_ == {"alpha": [0.1, 1.0][int(np.argmax(means))]}
     assert cross_val_score(Prior(), X, Y, cv=2).mean() < max(means)
-
-
-def test_weights_of_images_reach_the_score_through_scikit_learn(planted):
-    X, Y = planted.X_train, planted.Y_train.toarray()
-    weights = np.arange(len(X)) % 3
-    with config_context(enable_metadata_routing=True):
-        model = Ridge(alpha=1.0).set_score_request(sample_weight=True)
-        how = {"cv": KFold(2), "params": {"sample_weight": weights}}
-        weighted = cross_val_score(model, X, Y, **how)
-    half = len(X) // 2
-    fitted = Ridge(alpha=1.0).fit(X[half:], Y[half:])
-    assert weighted[0] == pytest.approx(fitted.score(X[:half], Y[:half], weights[:half]))
 
 
 def test_a_vector_of_class_numbers_is_refused_and_a_vector_of_one_tag_is_not():

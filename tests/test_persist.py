@@ -185,28 +185,6 @@ def test_a_run_that_is_too_old_or_damaged_is_refused_and_other_folders_are_read_
         open_folder(tmp_path / "run", "run")
 
 
-@pytest.mark.parametrize(
-    ("kind", "command"),
-    [
-        ("run", "visterm fit IMAGES --tags FILE -o RUN"),
-        ("catalogue", "visterm index RUN IMAGES -o CATALOGUE"),
-        ("features folder", "visterm encode IMAGES -o FEATURES"),
-        ("encoder", "Make it again in another folder."),
-    ],
-)
-def test_a_folder_from_before_the_first_release_is_refused_in_one_line(tmp_path, kind, command):
-    write(tmp_path / "old", "old", kind=kind)
-    manifest = json.loads((tmp_path / "old" / MANIFEST).read_text())
-    manifest["format"] = manifest.pop(FORMAT_KEY)
-    (tmp_path / "old" / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(StorageError) as refused:
-        open_folder(tmp_path / "old", kind)
-    assert str(refused.value).startswith(
-        f"{tmp_path / 'old'} is a {kind} from before visterm's first release, which is not read; expected format 1. "
-    )
-    assert str(refused.value).endswith(command)
-
-
 def test_a_missing_run_says_how_to_make_one(tmp_path):
     with pytest.raises(StorageError, match="visterm fit IMAGES --tags FILE -o RUN"):
         open_folder(tmp_path / "nothing", "run")

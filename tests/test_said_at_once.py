@@ -14,7 +14,6 @@ from starlette.testclient import TestClient
 from command_line import visterm
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
-from visterm.cli.completion import tags_of
 from visterm.core.errors import UnknownNameError
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.confidence.calibration import Calibration
@@ -95,7 +94,7 @@ class ByCommands:
         return [(line["id"], "source" in line) for line in map(json.loads, out.splitlines())]
 
     def complete(self, typed):
-        return [tag for tag in tags_of(self.folder / "catalogue") if tag.startswith(typed)]
+        return InPython(self.folder).complete(typed)  # a shell completes no tags
 
     def count(self, tag):
         """Count the photos to which an export gives the tag."""

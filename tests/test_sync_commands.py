@@ -25,8 +25,9 @@ from visterm.cli.connect import RoundPrinter, explain_chances, lines_of_tags, se
 from visterm.connectors import keys
 from visterm.connectors.push import PushResult, TagChange
 from visterm.connectors.sync import SyncRound
+from visterm.core import web_client
 from visterm.core.errors import ServiceError, UserError
-from visterm.core.web_client import Patience, Waiting, ask
+from visterm.core.web_client import Patience, ask
 from visterm.web.app import create_app
 
 FIT = "--encoder visterms --encoder-set codebook=12 --encoder-set scales=(1.0,) --encoder-set max_side=32 --model ridge"
@@ -175,22 +176,21 @@ def test_undo_says_that_the_next_round_would_write_again_and_it_does(calm):
     assert ours(fake) == wrote
 
 
-def test_a_server_that_is_waited_for_is_named_in_one_line_and_not_at_once():
+def test_a_server_that_is_waited_for_is_named_in_one_line_and_not_at_once(monkeypatch):
     said = []
-    for after in (0.0, 60.0):
-        waiting = Waiting(said.append, after)
+    for after in (60.0, 0.0):
+        monkeypatch.setattr(web_client, "SECONDS_BEFORE_REPORT", after)
         for _ in range(2):
             with pytest.raises(ServiceError):
-                ask("http://127.0.0.1:1/a/secret", patience=Patience(wait=0.0, retries=2, waiting=waiting))
+                ask("http://127.0.0.1:1/a/secret", patience=Patience(wait=0.0, retries=2, say=said.append))
     assert said == [
         "Waiting for http://127.0.0.1:1 ([Errno 111] Connection refused): 2 more tries, the next one in 0 s."
     ]
     with FakeImmich() as fake:
         fake.fail(served.status(503), times=2)
-        waiting = Waiting(said.append, 0.0)
-        ask(fake.url, patience=Patience(wait=0.0, waiting=waiting))
+        ask(fake.url, patience=Patience(wait=0.0, say=said.append))
         fake.fail(served.status(503))
-        ask(fake.url, patience=Patience(wait=0.0, retries=1, waiting=waiting))
+        ask(fake.url, patience=Patience(wait=0.0, retries=1, say=said.append))
     waits = f"Waiting for {fake.url} (it answers 503):"
     assert said[1:] == [f"{waits} 5 more tries, the next one in 0 s.", f"{waits} one more try, the next one in 0 s."]
 

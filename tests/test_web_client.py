@@ -15,16 +15,9 @@ from urllib.parse import quote
 import pytest
 
 from visterm.connectors.json_answers import JsonServer
+from visterm.core import web_client
 from visterm.core.errors import ServiceError
-from visterm.core.web_client import (
-    MAX_EXCERPT_LENGTH,
-    MAX_OVERHEAD_BYTES,
-    Patience,
-    ServerAnswer,
-    Waiting,
-    ask,
-    excerpt,
-)
+from visterm.core.web_client import MAX_EXCERPT_LENGTH, MAX_OVERHEAD_BYTES, Patience, ServerAnswer, ask, excerpt
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -140,11 +133,13 @@ def test_what_comes_with_an_answer_has_a_bound_of_its_own():
 
 
 @pytest.mark.parametrize("first", [b"HTTP/9.9 %s", b"%s", OK + b"Transfer-Encoding: chunked\r\n\r\n%s\r\n"])
-def test_a_secret_that_a_server_repeats_out_of_place_is_not_shown(first):
+def test_a_secret_that_a_server_repeats_out_of_place_is_not_shown(first, monkeypatch):
+    monkeypatch.setattr(web_client, "SECONDS_BEFORE_REPORT", 0.0)
+    monkeypatch.setattr(web_client, "_silent_servers", set())
     secret = "a-secret-that-went-with-the-request"
     for n in (0, 250, 280):
         lines = []
-        patient = Patience(20.0, 1, 0.0, waiting=Waiting(lines.append, after_seconds=0.0))
+        patient = Patience(20.0, 1, 0.0, say=lines.append)
         with (
             endless(first % (b"-" * n + secret.encode()) + b"\r\n\r\n", None, times=2) as (port, _),
             pytest.raises(ServiceError, match="gives no answer") as raised,

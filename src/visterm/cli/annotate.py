@@ -11,7 +11,6 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import encoder_names, one_tag
 from visterm.cli.output import Bars, by_confidence, emit, percent, say, say_not_read, say_skipped, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -53,17 +52,12 @@ def annotate(
     ] = None,
     precision: Annotated[
         float | None,
-        options.which_option(
-            help="Choose the cut-off for this expected precision, e.g. 0.9; a photo may get no tag.",
-            callback=options.in_range("--precision", above=0, below=1),
+        options.precision_option(
+            help="Choose the cut-off for this expected precision, e.g. 0.9; a photo may get no tag."
         ),
     ] = None,
     min_confidence: Annotated[
-        float | None,
-        options.which_option(
-            help="Keep tags with at least this confidence (0-1).",
-            callback=options.in_range("--min-confidence", least=0, most=1),
-        ),
+        float | None, options.confidence_option(help="Keep tags with at least this confidence (0-1).")
     ] = None,
     new_only: Annotated[
         bool, options.which_option("--new-only", help="For images known by number: leave out the tags that they have.")
@@ -73,9 +67,7 @@ def annotate(
     ] = False,
     out: Annotated[
         Path | None,
-        options.output_option(
-            "-o",
-            "--out",
+        options.out_option(
             help="Write the tags into this folder instead of printing them; later runs add what is missing.",
             parser=as_path,
         ),
@@ -95,9 +87,12 @@ def annotate(
     photos were skipped.
     """
     if pair:
-        other_options = [precision, min_confidence, new_only or None, added or None, out, ray]
-        has_other_options = any(option is not None for option in other_options)
-        _annotate_pair(run, images, 5 if k is None else k, has_other_options=has_other_options, json=json)
+        if len(images) != 2 or any((precision is not None, min_confidence is not None, new_only, added, out, ray)):
+            problem = "--pair takes two pictures, of an object and of its part, and only the options -k and --json."
+            raise UserError(problem)
+        pairs = part_relations.label_pair(visterm.Tagger.load(run), images[0], images[1], 5 if k is None else k)
+        rows = [[item.object, item.part, f"{item.score:.3f}"] for item in pairs]
+        show_all((item._asdict() for item in pairs), rows, ["object", "part", "score"], json=json)
         return
 
     tagger = visterm.Tagger.load(run, whole=False)
@@ -137,15 +132,6 @@ def annotate(
     raise typer.Exit(say_skipped(skipped))
 
 
-def _annotate_pair(run: Path, images: list[str], k: int, *, has_other_options: bool, json: bool) -> None:
-
-    if len(images) != 2 or has_other_options:
-        raise UserError("--pair takes two pictures, of an object and of its part, and only the options -k and --json.")
-    pairs = part_relations.label_pair(visterm.Tagger.load(run), images[0], images[1], k)
-    rows = [[item.object, item.part, f"{item.score:.3f}"] for item in pairs]
-    show_all((item._asdict() for item in pairs), rows, ["object", "part", "score"], json=json)
-
-
 EXPLAIN_EXAMPLES = (
     ("visterm explain run photo.jpg beach -o heat.png", "draw where the tag comes from"),
     ("visterm explain run photo.jpg beach --json", "all shares"),
@@ -157,7 +143,7 @@ MAX_ROWS = 5  # Maximum number of features, and of places, in the tables; JSON h
 def explain(
     run: options.Run,
     image: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
-    tag: Annotated[str, options.argument(help="A tag of the run.", autocompletion=one_tag)],
+    tag: Annotated[str, options.argument(help="A tag of the run.")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Draw the shares over the photo: a .png, .jpg or .webp file.")
     ] = None,
@@ -229,17 +215,14 @@ def encode(
         ),
     ],
     out: Annotated[
-        Path,
-        options.output_option(
-            "-o", "--out", help="The features folder to write or update; also s3://BUCKET/NAME.", parser=as_path
-        ),
+        Path, options.out_option(help="The features folder to write or update; also s3://BUCKET/NAME.", parser=as_path)
     ],
     encoder: Annotated[
         str | None,
         options.model_option(
             help="How photos become features: a name from `visterm encoders`, NAME:ARGUMENT, or a run whose encoder is "
             "used [default: the first network listed there that is on this machine, or visterms; or the folder's own].",
-            autocompletion=encoder_names,
+            autocompletion=options.encoder_names,
         ),
     ] = None,
     encoder_set: options.EncoderSettings = None,

@@ -111,9 +111,7 @@ def mistakes(
     ] = 50,
     out: Annotated[
         Path | None,
-        options.output_option(
-            "-o", "--out", help="Write the list to this .csv file, or to this .html page with the photo of each."
-        ),
+        options.out_option(help="Write the list to this .csv file, or to this .html page with the photo of each."),
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -68,8 +68,8 @@ METAVARS: Final = {
 """Parameter -> placeholder of its value in help texts; for other parameters it depends on their type."""
 
 TYPED_AS: Final = {
-    "encoder_params": "encoder_set", "map": "map_of_tags", "metrics": "metric", "model_params": "set_",
-    "n_random": "random", "taken_from": "from_", "taken_to": "to",
+    "encoder_params": "encoder_set", "metrics": "metric", "model_params": "set_", "n_random": "random",
+    "taken_from": "from_", "taken_to": "to",
 }  # fmt: skip
 """Parameter of the Python API -> its name in the function of a command, if it differs."""
 
@@ -290,6 +290,13 @@ def _typed_name(ctx: Context, name: str) -> str:
     return name
 
 
+def wording_for(ctx: Context, name: str) -> Callable[[VistermError], str]:
+    """Return a function that words errors for people who typed their settings as options of the command `name`."""
+    _, command, _ = ctx.parent.command.resolve_command(ctx.parent, [name])
+    typed = partial(_typed_name, command.make_context(name, [], parent=ctx.parent, resilient_parsing=True))
+    return lambda error: error.wording(typed)
+
+
 class WordsCommand(Command):
     """A command that accepts ``-word`` as an argument; ``--name`` and ``-x`` are options, or errors if unknown."""
 
@@ -398,21 +405,17 @@ def _fail_to_parse(error: Any) -> int:
     if possibilities := getattr(error, "possibilities", None):
         message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(map(repr, sorted(possibilities)))}?"
     if message.startswith("Missing argument"):
-        return _fail(f"{message.rstrip('.')}. {_usage_of(error.ctx)} See: {command} --help")
+        names = " ".join(
+            param.name.upper() for param in error.ctx.command.params if param.param_type_name == "argument"
+        )
+        run, note = error.ctx.params.get("run"), ""
+        if run is not None and run.is_dir() and persist.folder_kind(run) is None:
+            note = f" {run} is a folder, but not a run."
+        return _fail(f"{message.rstrip('.')}. Usage: {command} {names}.{note} See: {command} --help")
     if message.startswith("Usage:") or not message:
         print(error.ctx.get_help())
         return 2
     return _fail(f"{message if message.endswith('?') else message.rstrip('.') + '.'} See: {command} --help")
-
-
-def _usage_of(context: Context) -> str:
-    """Return the arguments of a command, and a sentence about the argument for its run if it is not a run."""
-    names = " ".join(param.name.upper() for param in context.command.params if param.param_type_name == "argument")
-    usage = f"Usage: {context.command_path} {names}."
-    run = context.params.get("run")
-    if run is not None and run.is_dir() and persist.folder_kind(run) is None:
-        return f"{usage} {run} is a folder, but not a run."
-    return usage
 
 
 def _number_out_of_range(error: Any) -> str:

@@ -58,9 +58,7 @@ TAGS_LOST_OR_LEFT_CODE = 4  # Of a sync if the server lost tags, and of --undo i
 def connect(
     program: Annotated[str, options.argument(help="The program: immich or photoprism.")],
     url: Annotated[str, options.argument(help="The address of its server, such as http://nas:2283.")],
-    out: Annotated[
-        Path | None, options.output_option("-o", "--out", help="The catalogue to make or update, a folder.")
-    ] = None,
+    out: Annotated[Path | None, options.out_option(help="The catalogue to make or update, a folder.")] = None,
     key_file: KeyFile = None,
     check: Annotated[
         bool,
@@ -131,9 +129,8 @@ def sync(
     catalogue: Annotated[Path, options.argument(help="A folder written by `visterm connect`.")],
     precision: Annotated[
         float | None,
-        options.which_option(
-            help="Write predictions of which this share should be right, over all photos of a tag [default: 0.9].",
-            callback=options.in_range("--precision", above=0, below=1),
+        options.precision_option(
+            help="Write predictions of which this share should be right, over all photos of a tag [default: 0.9]."
         ),
     ] = None,
     k: Annotated[
@@ -252,19 +249,16 @@ class RoundPrinter:
             say(f"Not written or taken back, {count_of(n, 'tag')}: {reason}")
         self.show(result.pushed, result.as_dict())
         if self._dry_run:
-            self._say_plan(result.pushed)
             explain_chances(result.pushed.changes, precision)
         else:
             say(f"Done: {result.line()}.")
 
     def undo(self, pushed: PushResult, catalogue: Path) -> None:
         """Print the tags that were removed again."""
-        self.show(pushed, pushed.as_dict())
         for reason, n in pushed.reasons.most_common(3):
             say(f"Left {count_of(n, 'tag')} in the library: {reason}. Try --undo again later.")
-        if self._dry_run:
-            self._say_plan(pushed)
-        else:
+        self.show(pushed, pushed.as_dict())
+        if not self._dry_run:
             is_immich = self._title == "Immich"
             empty_note = " Its empty tags go in Immich's nightly job." if is_immich and pushed.taken else ""
             say(
@@ -281,10 +275,9 @@ class RoundPrinter:
         elif self._dry_run:
             for line in lines_of_tags(pushed.changes):
                 show(line)
-
-    def _say_plan(self, pushed: PushResult) -> None:
-        written, taken_back = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
-        say(f"Would write {written}, and take back {taken_back}; nothing was changed in {self._title}.")
+        if self._dry_run:
+            written, taken_back = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
+            say(f"Would write {written}, and take back {taken_back}; nothing was changed in {self._title}.")
 
 
 def lines_of_tags(changes: Iterable[TagChange]) -> list[str]:

@@ -11,7 +11,6 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import metric_names
 from visterm.cli.output import Bars, JsonObject, emit, say, say_skipped, show, table
 
 with imported_when_used():
@@ -47,14 +46,13 @@ def evaluate(
             "--metric",
             metavar="NAME",
             help="A name from `visterm metrics`, such as p@5. Repeat for more.",
-            autocompletion=metric_names,
+            autocompletion=options.metric_names,
         ),
     ] = None,
     precision: Annotated[
         float | None,
-        measure_option(
-            help="Also measure the tags that `visterm annotate --precision` gives.",
-            callback=options.in_range("--precision", above=0, below=1),
+        options.precision_option(
+            help="Also measure the tags that `visterm annotate --precision` gives.", rich_help_panel="Measures"
         ),
     ] = None,
     queries: Annotated[

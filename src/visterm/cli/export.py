@@ -58,22 +58,13 @@ def export(
             metavar="TARGET",
         ),
     ] = "xmp",
-    out: Annotated[
-        Path | None, options.output_option("-o", "--out", help="The file or folder of a table, data set or model.")
-    ] = None,
+    out: Annotated[Path | None, options.out_option(help="The file or folder of a table, data set or model.")] = None,
     min_confidence: Annotated[
         float | None,
-        options.which_option(
-            help="Write predictions with at least this confidence (0-1) [default: 0.5].",
-            callback=options.in_range("--min-confidence", least=0, most=1),
-        ),
+        options.confidence_option(help="Write predictions with at least this confidence (0-1) [default: 0.5]."),
     ] = None,
     precision: Annotated[
-        float | None,
-        options.which_option(
-            help="Choose each tag's cut-off for this expected precision, e.g. 0.9.",
-            callback=options.in_range("--precision", above=0, below=1),
-        ),
+        float | None, options.precision_option(help="Choose each tag's cut-off for this expected precision, e.g. 0.9.")
     ] = None,
     k: Annotated[
         int, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit.", show_default=True)

@@ -12,7 +12,6 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import model_names
 from visterm.cli.output import Bars, JsonObject, duration, emit, in_minutes, say, say_not_read, say_skipped, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path, is_remote
@@ -52,7 +51,7 @@ def fit(
             parser=as_path,
         ),
     ] = None,
-    out: Annotated[Path | None, options.output_option("-o", "--out", help="The run to write, a folder.")] = None,
+    out: Annotated[Path | None, options.out_option(help="The run to write, a folder.")] = None,
     tags: options.TagFile = "auto",
     tag_rules: options.TagRulesFile = None,
     min_count: Annotated[
@@ -226,7 +225,7 @@ TUNE_EXAMPLES = (
 
 
 def tune(
-    out: Annotated[Path, options.output_option("-o", "--out", help="The run to write, a folder.")],
+    out: Annotated[Path, options.out_option(help="The run to write, a folder.")],
     grid: Annotated[
         list[str],
         options.model_option(
@@ -241,7 +240,7 @@ def tune(
     model: Annotated[
         str,
         options.model_option(
-            help="The model: a name from `visterm models`.", show_default=True, autocompletion=model_names
+            help="The model: a name from `visterm models`.", show_default=True, autocompletion=options.model_names
         ),
     ] = "wsabie",
     set_: options.ModelSettings = None,
@@ -298,14 +297,10 @@ def use(
     Call --back twice to go back two runs. A run that you went back to is only replaced automatically by one that is
     clearly better. Tags and answers of people are kept.
     """
-    if run is not None or back:
-        _switch(catalogue, run or "", back=back)
-    else:
+    if run is None and not back:
         _show_runs(catalogue)
-
-
-def _switch(catalogue: Path, name: str, *, back: bool) -> None:
-    """Use another run, or go back to an earlier one, and print how to undo that."""
+        return
+    name = run or ""
     if back:  # the current run is not read: it may be damaged
         name = earlier_runs.run_to_go_back_to(stored_catalogues.StoredCatalogue.open(catalogue), name).fingerprint
     opened = visterm.Catalogue.load(catalogue, run=name)
@@ -315,14 +310,15 @@ def _switch(catalogue: Path, name: str, *, back: bool) -> None:
     new_run = runs.current()
     if new_run == old_run:
         say(f"{catalogue} uses run {new_run.id} already.")
-    else:
-        rows_note = f" {count_of(filled.rows, 'row')} computed again." if filled.rows else ""
-        undo_command = f"visterm use {catalogue} {old_run.id}" if back else f"visterm use {catalogue} --back"
-        verb = "is back to" if back else "uses"
-        reminder = "Tags and answers of people are kept. " if back else ""
-        undo_hint = "To use the later run again" if back else "To go back"
-        date = in_minutes(new_run.added)
-        say(f"{catalogue} {verb} run {new_run.id}, of {date}.{rows_note} {reminder}{undo_hint}: {undo_command}")
+        return
+
+    rows_note = f" {count_of(filled.rows, 'row')} computed again." if filled.rows else ""
+    undo_command = f"visterm use {catalogue} {old_run.id}" if back else f"visterm use {catalogue} --back"
+    verb = "is back to" if back else "uses"
+    reminder = "Tags and answers of people are kept. " if back else ""
+    undo_hint = "To use the later run again" if back else "To go back"
+    date = in_minutes(new_run.added)
+    say(f"{catalogue} {verb} run {new_run.id}, of {date}.{rows_note} {reminder}{undo_hint}: {undo_command}")
 
 
 def _show_runs(catalogue: Path) -> None:

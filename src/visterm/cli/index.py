@@ -11,7 +11,7 @@ import typer
 
 import visterm
 from visterm.cli import options
-from visterm.cli.command_line import imported_when_used
+from visterm.cli.command_line import imported_when_used, wording_for
 from visterm.cli.output import Bars, JsonObject, check_tags_read, emit, say, say_not_read, say_skipped, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -39,9 +39,7 @@ def index(
     images: options.ImagesOrFeatures,
     out: Annotated[
         Path | None,
-        options.output_option(
-            "-o", "--out", help="The catalogue to make or update, a folder [default: RUN, if that is a catalogue]."
-        ),
+        options.out_option(help="The catalogue to make or update, a folder [default: RUN, if that is a catalogue]."),
     ] = None,
     tags: Annotated[
         str | None,
@@ -153,6 +151,7 @@ WATCH_EXAMPLES = (
 
 
 def watch(
+    context: typer.Context,
     catalogue: options.CatalogueFolder,
     folders: Annotated[
         list[Path] | None,
@@ -188,8 +187,9 @@ def watch(
     source_note = f", with tags from {source}" if source else ""
     say(f"Watching {', '.join(watched_paths)}{source_note}. Ctrl-C ends it.")
     watcher = watched_folders.FolderWatcher(
-        opened, watched_paths, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False)
-    )
+        opened, watched_paths, tags=source, poll=seconds, stop=stop, say=say, wording=wording_for(context, "index"),
+        progress=Bars(lines=False),
+    )  # fmt: skip
     for folder, result in watcher.rounds():
         for remark in result.remarks if folder else ():
             say(remark)

@@ -9,7 +9,6 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import network_names
 from visterm.cli.output import JsonObject, emit, in_minutes, say, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.registry import Registry
@@ -158,7 +157,8 @@ ENCODERS_EXAMPLES = (
 def encoders(
     action: Annotated[str | None, options.argument(help="get: fetch networks by name.", metavar="get")] = None,
     names: Annotated[
-        list[str] | None, options.argument(help="The networks to fetch.", metavar="NAME", autocompletion=network_names)
+        list[str] | None,
+        options.argument(help="The networks to fetch.", metavar="NAME", autocompletion=options.network_names),
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -13,14 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import encoder_names, model_names
 from visterm.cli.output import at_a_terminal
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
 from visterm.core.remote import as_path
 
 with imported_when_used():
-    from visterm.core import checks, executor, persist
+    from visterm.core import checks, executor, persist, tables
+    from visterm.encoders import named
     from visterm.learning import trials
+    from visterm.metrics import table
 
 argument = partial(typer.Argument, show_default=False)
 input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
@@ -28,6 +29,31 @@ which_option = partial(typer.Option, rich_help_panel="Which tags", show_default=
 model_option = partial(typer.Option, rich_help_panel="Model", show_default=False)
 output_option = partial(typer.Option, rich_help_panel="Output", show_default=False)
 scale_option = partial(typer.Option, rich_help_panel="Scale", show_default=False)
+
+Completions = list[tuple[str, str]]  # What a shell completes: (name, description)
+
+
+def model_names() -> Completions:
+    """Return the models with their descriptions."""
+    return [(entry.name, entry.summary) for entry in tables.MODELS]
+
+
+def encoder_names() -> Completions:
+    """Return the encoders and the named networks with their descriptions."""
+    return [*((entry.name, entry.summary) for entry in tables.ENCODERS), *network_names()]
+
+
+def network_names() -> Completions:
+    """Return the named networks with their purposes; an empty list if the user's table of networks is invalid."""
+    try:
+        return [(row.name, row.good_for) for row in named.networks().values()]
+    except DataError:
+        return []
+
+
+def metric_names() -> Completions:
+    """Return the metrics, as they are typed, with their descriptions."""
+    return [(entry.example, entry.summary) for entry in table.METRICS]
 
 
 def in_range(
@@ -42,6 +68,10 @@ def in_range(
 
     return check
 
+
+precision_option = partial(which_option, callback=in_range("--precision", above=0, below=1))
+confidence_option = partial(which_option, callback=in_range("--min-confidence", least=0, most=1))
+out_option = partial(output_option, "-o", "--out")
 
 Run = Annotated[Path, argument(help="A run: a folder written by `visterm fit`.")]
 ImagesOrFeatures = Annotated[
@@ -155,16 +185,21 @@ def settings(pairs: list[str] | None, option: str) -> dict[str, object]:
 
     Raises UserError if a pair has no "=" or a name is given twice.
     """
-    values: dict[str, object] = {}
-    for pair in pairs or []:
-        name, equals, text = pair.partition("=")
-        name = name.strip()
+    texts = _texts_by_name(pairs or [], option, f"NAME=VALUE, for example {option} dim=100")
+    return {name: value_of(text) for name, text in texts.items()}
+
+
+def _texts_by_name(pairs: list[str], option: str, form: str) -> dict[str, str]:
+    """Split NAME=TEXT pairs. Raises UserError if one has no "=" or a name is given twice."""
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not name.isidentifier():
-            raise UserError(f"{option} {pair!r} is not understood; expected NAME=VALUE, for example {option} dim=100.")
-        if name in values:
+            raise UserError(f"{option} {pair!r} is not understood; expected {form}.")
+        if name in texts:
             raise UserError(f"{option} {name} is given twice.")
-        values[name] = value_of(text.strip())
-    return values
+        texts[name] = text
+    return texts
 
 
 def value_of(text: str) -> Any:
@@ -183,15 +218,8 @@ def choices(pairs: list[str]) -> dict[str, trials.Choices]:
     Raises UserError if a pair is invalid, or a name is given twice.
     """
     space: dict[str, trials.Choices] = {}
-    for pair in pairs:
-        name, equals, text = (part.strip() for part in pair.partition("="))
-        if not equals or not name.isidentifier() or not text:
-            raise UserError(
-                f"--grid {pair!r} is not understood; expected NAME=VALUE,VALUE or NAME=LOW:HIGH or NAME=LOW:HIGH:log, "
-                f"for example --grid dim=50,100."
-            )
-        if name in space:
-            raise UserError(f"--grid {name} is given twice; put its values in one list.")
+    form = "NAME=VALUE,VALUE or NAME=LOW:HIGH or NAME=LOW:HIGH:log, for example --grid dim=50,100"
+    for name, text in _texts_by_name(pairs, "--grid", form).items():
         parts = text.split(":")
         if len(parts) > 1:
             low, high = (value_of(part) for part in parts[:2])

@@ -217,7 +217,7 @@ class Bars(Progress):
         self._done += steps
         self._note = note or self._note
         if self._rich is not None and self._task is not None:
-            rate = self._done / max(time.monotonic() - self._start_time, 1e-9)
+            rate = self._rate()
             self._rich.update(self._task, advance=steps, note=self._note, rate=f"{rate:,.0f}/s" if rate >= 1 else "")
         elif time.monotonic() - self._last_line_time >= LINE_SECONDS and self._done != self._total:
             self._print_progress()
@@ -236,16 +236,17 @@ class Bars(Progress):
         print(f"{self._name}: {count}{seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
 
     def _print_progress(self) -> None:
-        self._last_line_time = time.monotonic()
-        rate = self._done / max(self._last_line_time - self._start_time, 1e-9)
-        line = f"{self._name}: {self._done:,}"
-        if self._total is not None:
-            line += f" of {self._total:,}"
-        if rate > 0:
-            line += f", {rate:,.{0 if rate >= 10 else 2}f}/s"
+        self._last_line_time, rate = time.monotonic(), self._rate()
+        total = "" if self._total is None else f" of {self._total:,}"
+        rate_text = f", {rate:,.{0 if rate >= 10 else 2}f}/s" if rate > 0 else ""
+        time_left = ""
         if rate > 0 and self._total is not None:
-            line += f", {duration((self._total - self._done) / rate)} left"
-        print(f"{line}{f'  {self._note}' if self._note else ''}", file=sys.stderr, flush=True)
+            time_left = f", {duration((self._total - self._done) / rate)} left"
+        note = f"  {self._note}" if self._note else ""
+        print(f"{self._name}: {self._done:,}{total}{rate_text}{time_left}{note}", file=sys.stderr, flush=True)
+
+    def _rate(self) -> float:
+        return self._done / max(time.monotonic() - self._start_time, 1e-9)
 
 
 def duration(seconds: float) -> str:

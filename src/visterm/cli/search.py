@@ -10,9 +10,7 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import one_tag, words_of_a_query
 from visterm.cli.output import emit, percent, say, show
-from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 with imported_when_used():
@@ -43,8 +41,7 @@ def search(
         str | None,
         options.argument(
             help='Tags to find, or names of files, folders, cameras, years or months, in quotes; -word means "not"; '
-            '"polar bear" in double quotes is one tag [default: list all photos that pass the filters].',
-            autocompletion=words_of_a_query,
+            '"polar bear" in double quotes is one tag [default: list all photos that pass the filters].'
         ),
     ] = None,
     k: Annotated[int, search_option("-k", min=0, help="Photos to show; 0 for all.", show_default=True)] = 10,
@@ -65,10 +62,7 @@ def search(
     sort: Annotated[
         str | None, search_option(help="Order: chance (unlikely photos, too), taken, oldest, name, added.")
     ] = None,
-    tag: Annotated[
-        list[str] | None,
-        filter_option(help="With this tag, given or accepted. Repeat for more.", autocompletion=one_tag),
-    ] = None,
+    tag: Annotated[list[str] | None, filter_option(help="With this tag, given or accepted. Repeat for more.")] = None,
     from_: Annotated[
         str | None, filter_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")
     ] = None,
@@ -79,12 +73,7 @@ def search(
 
     The percentage is the chance that a photo shows what you look for.
     """
-    dates = {option: text and text.strip() for option, text in (("--from", from_), ("--to", to))}
-    for option, date in dates.items():
-        if date is not None and not filters.is_date(date):
-            raise UserError(f"{option} is {date!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
-
-    among = filters.Filter(tags=tuple(tag or ()), taken_from=dates["--from"], taken_to=dates["--to"])
+    among = filters.Filter(tags=tuple(tag or ()), taken_from=from_ and from_.strip(), taken_to=to and to.strip())
     request = requests.SearchRequest(
         words=words, like=like, k=k, cutoff=cutoff, min_confidence=min_confidence, expand=expand or (), among=among,
         sort=sort,

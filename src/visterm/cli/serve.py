@@ -44,10 +44,7 @@ def serve(
         Path, options.argument(metavar="FOLDER", help="A folder of photos, or a catalogue written by `visterm index`.")
     ],
     out: Annotated[
-        Path | None,
-        options.output_option(
-            "-o", "--out", help="The catalogue of a folder of photos [default: a folder among your data]."
-        ),
+        Path | None, options.out_option(help="The catalogue of a folder of photos [default: a folder among your data].")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than this machine it needs a token.")
@@ -107,8 +104,12 @@ def serve(
     if not folder.exists():
         raise UserError(f"There is no folder {folder}. Name a folder of photos, or a catalogue.")
     is_of_photos = persist.folder_kind(folder) is None and folder.is_dir()
-    catalogue = _catalogue_of(folder, out) if is_of_photos else folder
-    if out is not None and not is_of_photos:
+    catalogue = folder
+    if is_of_photos:
+        catalogue = out or start.catalogue_of(folder)
+        is_new = start.open_or_start(folder, catalogue, fit_request.FitRequest(), Bars(lines=False))
+        say(f"{'New catalogue' if is_new else 'Catalogue'} of {folder}: {catalogue}")
+    elif out is not None:
         raise UserError(f"-o is for a folder of photos, and {folder} is none. Leave it out.")
     n_workers = workers or worker_processes.default_workers(catalogue)
 
@@ -127,14 +128,6 @@ def serve(
             server.run_server(app, host, port, announce)
         else:
             worker_processes.run_workers(n_workers, catalogue, host, port, announce, access=access)
-
-
-def _catalogue_of(photos: Path, out: Path | None) -> Path:
-    """Return the path of the catalogue of a folder of photos, which is made if it is not there; print where it is."""
-    catalogue = out or start.catalogue_of(photos)
-    is_new = start.open_or_start(photos, catalogue, fit_request.FitRequest(), Bars(lines=False))
-    say(f"{'New catalogue' if is_new else 'Catalogue'} of {photos}: {catalogue}")
-    return catalogue
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import one_tag
 from visterm.cli.output import at_a_terminal, emit, percent, say, show, table
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -42,12 +41,9 @@ def tag(
     photos: Annotated[
         list[str] | None, options.argument(help="Photos of the catalogue: files, or names as searches show.")
     ] = None,
-    add: Annotated[
-        Tags, options.which_option(help="Add this tag, any word. Repeat for more.", autocompletion=one_tag)
-    ] = None,
+    add: Annotated[Tags, options.which_option(help="Add this tag, any word. Repeat for more.")] = None,
     remove: Annotated[
-        Tags,
-        options.which_option(help="Remove this tag, and mark it as wrong. Repeat for more.", autocompletion=one_tag),
+        Tags, options.which_option(help="Remove this tag, and mark it as wrong. Repeat for more.")
     ] = None,
     undo: Annotated[
         int | None, options.which_option(help="Take back all of a step, by its number.", metavar="STEP")
@@ -112,8 +108,7 @@ def judge(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        options.output_option("-o", "--out", help="Write the questions to this CSV, with an empty column verdict."),
+        Path | None, options.out_option(help="Write the questions to this CSV, with an empty column verdict.")
     ] = None,
 ) -> None:
     """Judge which suggested tags are right.

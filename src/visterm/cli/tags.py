@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,6 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.completion import one_tag
 from visterm.cli.output import Bars, check_tags_read, emit, say, say_not_read, show_all
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -48,16 +46,13 @@ def tags(
     tag_rules: options.TagRulesFile = None,
     out: Annotated[
         Path | None,
-        options.output_option(
-            "-o",
-            "--out",
+        options.out_option(
             help="Write the suggestions as a draft of tag rules: delete wrong lines, then pass it to `visterm fit "
-            "--tag-rules`. With --parts: a CSV that the tag rule part_of takes.",
+            "--tag-rules`. With --parts: a CSV that the tag rule part_of takes."
         ),
     ] = None,
     like: Annotated[
-        str | None,
-        options.which_option(help="Show the tags most similar to this one.", metavar="TAG", autocompletion=one_tag),
+        str | None, options.which_option(help="Show the tags most similar to this one.", metavar="TAG")
     ] = None,
     parts: Annotated[
         str | None,
@@ -169,13 +164,11 @@ def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: 
 
 def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
     vocabulary = tagger.vocabulary
-    aliases: defaultdict[str, list[str]] = defaultdict(list)
-    for alias, tag in vocabulary.aliases.items():
-        aliases[tag].append(alias)
     objects, rows = [], []
     for tag, count in zip(vocabulary, vocabulary.counts.tolist(), strict=True):
-        objects.append({"tag": tag, "images": count, "aliases": aliases[tag]})
-        rows.append([tag, f"{count:,}", ", ".join(aliases[tag])])
+        _, *aliases = vocabulary.spellings(tag)
+        objects.append({"tag": tag, "images": count, "aliases": aliases})
+        rows.append([tag, f"{count:,}", ", ".join(aliases)])
     for word in tagger.words.added:
         objects.append({"tag": word, "images": 0, "aliases": [], "trained": False})
         rows.append([word, "0", "(no training images)"])

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from visterm.core.errors import UserError
 from visterm.core.progress import Say, silent
-from visterm.core.web_client import Patience, Waiting
+from visterm.core.web_client import Patience
 from visterm.core.wording import one_of
 from visterm.store.connected import RemotePhoto
 
@@ -131,7 +131,7 @@ def open_library(program: str, address: str, key: str, say: Say = silent) -> Rem
     `say` is called with a message if the server does not answer for some seconds. Raises UserError if the program or
     the address is invalid.
     """
-    return connector_class(program)(address, key, Patience(retries=RETRIES, waiting=Waiting(say)))
+    return connector_class(program)(address, key, Patience(retries=RETRIES, say=say))
 
 
 def connector_class(program: str) -> type[RemoteLibrary]:

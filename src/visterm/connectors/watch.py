@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from visterm.connectors.folder_changes import ChangedFiles, FolderChanges, Stop, is_on_network, mounts
-from visterm.core.errors import DataError, InUseError, UserError
+from visterm.core.errors import DataError, InUseError, UserError, VistermError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote, real_path
 from visterm.core.wording import count_of
@@ -110,6 +110,8 @@ class FolderWatcher:
         Stops watching, between two chunks of photos.
     say : callable
         Called with messages for people, for example about missing folders and unreadable tags.
+    wording : callable
+        Returns the message of an error, with the reader's names of its settings.
     progress : Progress
         Shows each photo.
     """
@@ -124,12 +126,13 @@ class FolderWatcher:
         settle: float = SETTLE_SECONDS,
         stop: Stop,
         say: Callable[[str], None],
+        wording: Callable[[VistermError], str] = str,
         progress: Progress = SILENT,
     ) -> None:
         check_has_photos(catalogue.tagger.encoder)
         self._catalogue, self._stored, self._folders = catalogue, catalogue.stored, list(folders)
         self._tags, self._seconds, self._stop = tags, poll or POLL_SECONDS, stop
-        self._say, self._progress = say, progress
+        self._say, self._wording, self._progress = say, wording, progress
         self._photo_suffixes = readable_suffixes(videos=True)
         tag_suffixes = TAG_SUFFIXES if tags not in (None, KEYWORDS) else set()
         self._suffixes = self._photo_suffixes | ({XMP} if tags else set()) | tag_suffixes
@@ -166,7 +169,7 @@ class FolderWatcher:
         try:
             message = self._when_free(lambda: learn_first(self._catalogue, self._stop.is_set, self._progress))
         except DataError as error:
-            message = str(error)
+            message = self._wording(error)
         if message:
             self._say(message)
 
@@ -204,7 +207,7 @@ class FolderWatcher:
                     inside = find_images(path, unsearched=Unsearched(), videos=True)
                     self._changed_files.touch([*map(str, inside)])
                 except DataError as error:
-                    self._say(str(error))
+                    self._say(self._wording(error))
             elif suffix_of(path) == XMP:
                 photos += _photos_of_sidecar(path, self._photo_suffixes)
             elif os.path.isfile(path):
@@ -233,7 +236,7 @@ class FolderWatcher:
         try:
             n_photos = len(find_images(folder, unsearched=unsearched, videos=True))
         except DataError as error:
-            return f"cannot be read: {error}"
+            return f"cannot be read: {self._wording(error)}"
         paths = [path for path in self._stored.images.files() if is_inside(path, folder)]
         n_known = len(paths) - sum(any(is_inside(path, item.image) for item in unsearched.closed) for path in paths)
         return f"has {n_photos:,} of {count_of(n_known, 'photo')}" if _is_doubtful(n_photos, n_known) else ""
@@ -273,7 +276,7 @@ class FolderWatcher:
             try:
                 photos = Corpus.read(folder, self._tags)
             except DataError as error:  # the tag file is being written, or no photo has a tag yet
-                self._say(f"Photos are indexed without new tags for now: {error}")
+                self._say(f"Photos are indexed without new tags for now: {self._wording(error)}")
         listed = photos_of(encoder, photos, None, folder)
         if not isinstance(photos, Corpus):
             listed = replace(listed, left_out=tuple(unsearched.closed))

@@ -289,10 +289,8 @@ def all_finite(array: NDArray[np.generic]) -> bool:
     """Return whether all numbers of an array are finite; always True for other types of values."""
     if not np.issubdtype(array.dtype, np.inexact):
         return True
-    rows, is_finite = np.atleast_1d(array), True
-    for start in range(0, len(rows), BLOCK_ROWS):
-        is_finite &= bool(np.isfinite(rows[start : start + BLOCK_ROWS]).all())
-    return is_finite
+    rows = np.atleast_1d(array)
+    return all(np.isfinite(rows[start : start + BLOCK_ROWS]).all() for start in range(0, len(rows), BLOCK_ROWS))
 
 
 def identity_rows(n_images: int) -> sp.csr_array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
-from types import MethodType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from visterm.core.errors import UserError
@@ -13,27 +12,10 @@ from visterm.core.registry import unknown
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-    from sklearn.utils.metadata_routing import MetadataRequest
 
 E = TypeVar("E")
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class _SetRequest:
-    """``set_METHOD_request`` of scikit-learn's metadata routing, created at its first use."""
-
-    def __init__(self, method: str) -> None:
-        self._method = method
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        """Return scikit-learn's method. Raises AttributeError if the method takes no metadata."""
-        from sklearn.utils._metadata_requests import RequestMethod
-
-        keys = sorted(owner._get_class_level_metadata_request_values(self._method))  # type: ignore[attr-defined]
-        if not keys:
-            raise AttributeError(f"{owner.__name__} has no attribute 'set_{self._method}_request'")
-        return RequestMethod(self._method, keys).__get__(instance, owner)
 
 
 class Estimator:
@@ -91,26 +73,6 @@ class Estimator:
         changed = (f"{name}={text}" for name, text in reprs.items() if text != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
 
-    set_fit_request = _SetRequest("fit")
-    set_partial_fit_request = _SetRequest("partial_fit")
-    set_score_request = _SetRequest("score")
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """Return the metadata that the methods of this estimator request (scikit-learn's metadata routing)."""
-        from sklearn.utils._metadata_requests import _MetadataRequester
-
-        request: MetadataRequest = _MetadataRequester._get_metadata_request(self)
-        return request
-
-    _get_metadata_request = get_metadata_routing
-
-    @classmethod
-    def _get_class_level_metadata_request_values(cls, method_name: str) -> dict[str, Any]:
-        """Return the arguments of a method other than features and tags; scikit-learn calls this too."""
-        from sklearn.utils._metadata_requests import _MetadataRequester
-
-        return dict(_MetadataRequester._get_class_level_metadata_request_values.__func__(cls, method_name))
-
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's description of the estimator."""
         from sklearn.utils import Tags, TargetTags
@@ -148,9 +110,9 @@ def known_settings(
         @wraps(function)
         def checked(*args: P.args, **settings: P.kwargs) -> R:
             for name, value in settings.items():
-                if name in (elsewhere or {}):
-                    problem, advice = f"`{name}` is not a setting of {title}.", (elsewhere or {})[name]
-                    raise UserError(problem, setting=name, value=value, advice=advice)
+                if elsewhere is not None and name in elsewhere:
+                    problem = f"`{name}` is not a setting of {title}."
+                    raise UserError(problem, setting=name, value=value, advice=elsewhere[name])
                 if name not in names:
                     raise UserError(unknown(f"setting of {title}", name, names), setting=name, value=value)
             return function(*args, **settings)
@@ -158,25 +120,3 @@ def known_settings(
         return checked
 
     return decorate
-
-
-class only_if:  # noqa: N801, a decorator
-    """Decorator that hides a method if `check` raises `UserError` for the object, like sklearn's ``available_if``."""
-
-    def __init__(self, check: Callable[[Any], object]) -> None:
-        self._check = check
-
-    def __call__(self, method: Callable[..., Any]) -> Any:
-        """Decorate the method."""
-        self._method = method
-        return self
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        """Return the bound method. Raises AttributeError if the check fails."""
-        if instance is None:
-            return self._method
-        try:
-            self._check(instance)
-        except UserError as error:
-            raise AttributeError(f"This {owner.__name__} has no attribute {self._method.__name__!r}") from error
-        return MethodType(self._method, instance)

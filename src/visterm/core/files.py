@@ -86,14 +86,7 @@ def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
     """Return the error for a path that is not a regular file, with a readable ``strerror``."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "it is a folder, not a regular file", os.fspath(path))
-    kinds = {
-        stat.S_IFIFO: "a named pipe",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-        stat.S_IFSOCK: "a socket",
-    }
-    kind = kinds.get(stat.S_IFMT(mode), "something else")
-    return NotRegularError(errno.EINVAL, f"it is {kind}, not a regular file", os.fspath(path))
+    return NotRegularError(errno.EINVAL, "it is a pipe, a device or a socket, not a regular file", os.fspath(path))
 
 
 def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:

@@ -97,6 +97,15 @@ class Kind(ABC):
     def check(self, value: object, sizes: Sizes) -> None:
         """Raise `DataError` if the value is invalid; the message continues a sentence that begins with the name."""
 
+    def check_named(self, name: str, value: object, sizes: Sizes) -> None:
+        """Check a value, unless it is a None that is accepted; the message begins with the name."""
+        if value is None and self.or_none:
+            return
+        try:
+            self.check(value, sizes)
+        except DataError as error:
+            raise DataError(f"{name} {error}") from error
+
 
 @dataclass(frozen=True)
 class Array(Kind):
@@ -240,12 +249,7 @@ class Listed(Kind):
         if not isinstance(value, list | np.ndarray) or not sizes.match((len(value),), (self.size,)):
             raise DataError(f"is {_summary(value)}; expected a list {sizes.summary((self.size,))}")
         for number, entry in enumerate(value):
-            if entry is None and self.one.or_none:
-                continue
-            try:
-                self.one.check(entry, sizes)
-            except DataError as error:
-                raise DataError(f"[{number}] {error}") from error
+            self.one.check_named(f"[{number}]", entry, sizes)
 
 
 @dataclass(frozen=True)
@@ -259,13 +263,8 @@ class Record(Kind):
         if not isinstance(value, dict):
             raise DataError(f"is {_summary(value)}; expected names with values")
         for name, kind in self.fields.items():
-            entry = value.get(name)
-            if (entry is None and kind.or_none) or not (name in value or kind.required):
-                continue
-            try:
-                kind.check(entry, sizes)
-            except DataError as error:
-                raise DataError(f"['{name}'] {error}") from error
+            if name in value or kind.required:
+                kind.check_named(f"['{name}']", value.get(name), sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,12 +318,7 @@ def check_learned(estimator: Any) -> None:
         if kind.required and "*" not in key and key not in names:
             raise DataError(f"{key} of {type(estimator).__name__} is missing")
         for name in names.get(key, ()):
-            if learned[name] is None and kind.or_none:
-                continue
-            try:
-                kind.check(learned[name], sizes)
-            except DataError as error:
-                raise DataError(f"{name} {error}") from error
+            kind.check_named(name, learned[name], sizes)
     extra_check = getattr(estimator, "_check_learned", None)
     if extra_check is not None:
         extra_check()

@@ -68,8 +68,7 @@ def unpack(registry: Registry, description: object, arrays: Arrays) -> Estimator
     estimator = _restore(registry, description, remaining, "")
     if remaining:
         raise DataError(f"There is an array {min(remaining)!r} that belongs to no learned attribute")
-    if learned_attributes(estimator):
-        check_learned(estimator)
+    check_learned(estimator)
     return estimator
 
 
@@ -265,11 +264,10 @@ def put_times(description: object, times: object) -> None:
     if not isinstance(times, dict):
         raise DataError("expected an object of lists of seconds")
     for name, seconds in times.items():
-        if not isinstance(seconds, list) or len(seconds) != len(records.get(name, ())):
+        is_list = isinstance(seconds, list) and len(seconds) == len(records.get(name, ()))
+        if not is_list or not {type(value) for value in seconds} <= {int, float, type(None)}:
             raise DataError(f"{name!r} does not have one number of seconds for each record of the model")
-        for value in seconds:
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise DataError(f"{name!r} has {reprlib.repr(value)} among its seconds; expected numbers")
+
     for name, seconds in times.items():
         for record, value in zip(records[name], seconds, strict=True):
             record[SECONDS_KEY] = value

@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,18 @@ from visterm.core.errors import (
 )
 from visterm.core.estimator import Estimator
 from visterm.core.files import GB, open_regular, open_text, read_regular
-from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import RemotePath, as_path
 from visterm.core.system import is_alive
 from visterm.core.types import Arrays, Skipped
 from visterm.core.wording import json_text
-from visterm.core.writing import check_space, storage_error, sync, temporary_beside, whole_file, writing
+from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole, writing
 
 LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"
 FORMAT = 1
-FORMAT_KEY = "visterm_format"
-"""Key of the format in the manifest. Folders from before the first release use ``format`` and are refused."""
+FORMAT_KEY = "visterm_format"  # Key of the format in the manifest
 
 UPGRADES: dict[int, Callable[[Path], None]] = {}
 """Format n -> the upgrade of a run's files, in a copy of its folder, to format n + 1; see `open_folder`.
@@ -157,7 +156,7 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
     target = Path(path)
     if folder_kind(target) != kind:
         return
-    visterm_names = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
+    visterm_names = {MANIFEST, *_read_manifest(target).get("sha256", ())}
     names = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
     other_names = [n for n in names if n not in visterm_names and not n.endswith(TIMES_SUFFIX) and n[0] != "."]
     if other_names:
@@ -183,19 +182,10 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {CREATION_ADVICE.get(kind, '')}")
 
-    try:
-        manifest = read_json(target / MANIFEST)
-    except CorruptFileError:
-        manifest = None
-    actual_kind = manifest.get("kind") if isinstance(manifest, dict) else None
-    if actual_kind != kind:
-        actual = f"a {actual_kind}" if isinstance(actual_kind, str) else "not a folder written by visterm"
+    manifest = _read_manifest(target)
+    if manifest.get("kind") != kind:
+        actual = f"a {manifest['kind']}" if manifest else "not a folder written by visterm"
         raise StorageError(f"{target} is {actual}; expected a {kind}. {CREATION_ADVICE.get(kind, '')}")
-    if FORMAT_KEY not in manifest and "format" in manifest:
-        raise StorageError(
-            f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
-            f"{CREATION_ADVICE.get(kind, 'Make it again in another folder.')}"
-        )
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
         raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {REPAIR_ADVICE}")
     check_format(target, manifest[FORMAT_KEY], FORMAT, UPGRADES)
@@ -281,10 +271,7 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
     file = folder / f"{name}.json"
     description, arrays = read_description(folder, name), load_arrays(folder / f"{name}.safetensors")
     with refusing(file):
-        estimator = unpack(registry, description, arrays)
-        if not learned_attributes(estimator):
-            check_learned(estimator)  # raises an error if all learned attributes are missing
-    return estimator
+        return unpack(registry, description, arrays)
 
 
 @contextmanager
@@ -354,16 +341,7 @@ def read_json(path: Path) -> Any:
 
 def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
     """Write a JSON line for each image that could not be read; if the disk is full, the old file is unchanged."""
-    if path.exists() and not path.is_file():  # a pipe, or /dev/null
-        path.write_bytes(skipped_bytes(skipped))
-    else:
-        with whole_file(path) as temporary:
-            temporary.write_bytes(skipped_bytes(skipped))
-
-
-def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:
-    """Return the content of the file that `write_skipped` writes."""
-    return "".join(json_text(item.as_dict()) + "\n" for item in skipped).encode()
+    write_whole(path, "".join(json_text(asdict(item)) + "\n" for item in skipped).encode())
 
 
 def read_skipped(path: Path) -> list[Skipped]:
@@ -374,15 +352,19 @@ def read_skipped(path: Path) -> list[Skipped]:
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Return the kind of a folder that `new_folder` wrote; None for anything else."""
-    file = as_path(path) / MANIFEST
-    if isinstance(file, Path) and not os.path.isfile(file):
-        return None
+    kind: str | None = _read_manifest(as_path(path)).get("kind")
+    return kind
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a folder that `new_folder` wrote; {} for anything else."""
+    if isinstance(folder, Path) and not os.path.isfile(folder / MANIFEST):
+        return {}
     try:
-        manifest = read_json(file)
+        manifest = read_json(folder / MANIFEST)
     except CorruptFileError:
-        return None
-    kind = manifest.get("kind") if isinstance(manifest, dict) else None
-    return kind if isinstance(kind, str) else None
+        return {}
+    return manifest if isinstance(manifest, dict) and isinstance(manifest.get("kind"), str) else {}
 
 
 def _restore_backup(target: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 Say: TypeAlias = Callable[[str], None]  # Shows a line of text to the user
 
@@ -73,39 +73,3 @@ class Titled(Progress):
     def start(self, task: str, total: int | None = None) -> None:
         """Begin the task under the title."""
         super().start(self._title, total if self._total is None else self._total)
-
-
-class OneTask(Titled):
-    """Shows nested tasks as one task, whose last note is its result.
-
-    It is for a fit that is evaluated afterwards: the last note is its score, and not the note of the last epoch.
-    """
-
-    def __init__(self, progress: Progress, title: str) -> None:
-        super().__init__(progress, title)
-        self._steps = 0
-
-    def __enter__(self) -> Self:
-        super().start(self._title)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        super().finish()
-
-    def start(self, task: str, total: int | None = None) -> None:
-        """Restart the task with the number of steps, which is now known."""
-        super().finish()
-        super().start(self._title, total)
-        self._steps = 0
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Forward and count the steps."""
-        self._steps += steps
-        super().advance(steps, note)
-
-    def finish(self) -> None:
-        """Ignore the end of a nested task: the result is not known yet."""
-
-    def finish_with(self, note: str) -> None:
-        """Report the result; a task without any steps counts as one step."""
-        self.advance(0 if self._steps else 1, note)

@@ -106,10 +106,8 @@ class Registry:
         defaults = {key: p.default for key, p in inspect.signature(cls).parameters.items() if key != "self"}
         for param, value in params.items():
             if param not in defaults:
-                problem, advice = (
-                    f"The {self.kind} {name} has no setting '{param}'.",
-                    _advice(param, list(defaults), "It has"),
-                )
+                problem = f"The {self.kind} {name} has no setting '{param}'."
+                advice = _advice(param, list(defaults), "It has")
                 raise UnknownNameError(problem, setting=f"{self.kind}.{param}", value=value, advice=advice)
             if isinstance(defaults[param], bool) and isinstance(value, str):
                 raise UserError(setting=f"{self.kind}.{param}", value=value, expected="True or False")

@@ -307,16 +307,11 @@ def opened_store(address: str, mode: str) -> Iterator[tuple[Any, str]]:
         if mode == "read":
             raise
         raise StorageError(f"{address} cannot be written: {error}. Does the bucket exist?") from error
-    except PermissionError as error:
-        raise StorageError(
-            f"{address} may not be {mode}: {error}. Check the credentials in the environment (for S3: "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)."
-        ) from error
     except Exception as error:  # the library of each store has its own errors
         raise StorageError(
             f"{address} cannot be {mode}: {type(error).__name__}: {error}. Check the address, the network and, in the "
-            "environment, endpoint and credentials (for S3: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, "
-            "AWS_SECRET_ACCESS_KEY)."
+            "environment, endpoint and credentials (for S3: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)."
         ) from error
 
 

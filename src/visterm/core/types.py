@@ -129,10 +129,6 @@ class Skipped:
     image: str
     reason: str
 
-    def as_dict(self) -> dict[str, object]:
-        """Return the image and the reason as an entry of ``skipped.jsonl``."""
-        return {"image": self.image, "reason": self.reason}
-
 
 CLOSED, NO_TAGS = "folder that cannot be listed", "tag file that may not be read"
 """Beginnings of the reasons for skipped folders and tag files; all other reasons are about photos."""

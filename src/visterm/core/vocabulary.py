@@ -186,7 +186,7 @@ class Vocabulary:
 
     def spellings(self, tag: str) -> list[str]:
         """Return the tag and all its aliases; for a word that is neither a tag nor an alias, only that word."""
-        column = self._columns.get(tag_key(tag))
+        column = self.get(tag)
         return [tag] if column is None else [self.tags[column], *self._aliases_of.get(self.tags[column], ())]
 
     def index(self, tag: str) -> int:
@@ -220,24 +220,20 @@ class Vocabulary:
         DataError
             If a list of tags is a single text, or a tag is not text.
         """
-        rows: list[dict[int, float]] = []
-        for tags in checked_lists(tag_lists):
-            columns = (self._columns.get(tag_key(tag)) for tag in tags)
-            rows.append({column: 1.0 for column in columns if column is not None})
-
+        rows = [dict.fromkeys(self._columns_of(tags), 1.0) for tags in checked_lists(tag_lists)]
         if negatives is not None:
-            negative_lists = list(checked_lists(negatives))
-            if len(negative_lists) != len(rows):
-                raise ShapeError(f"There are tags of {len(rows)} images, but negatives of {len(negative_lists)}.")
-            for row, tags in zip(rows, negative_lists, strict=True):
-                for column in (self._columns.get(tag_key(tag)) for tag in tags):
-                    if column is not None:
-                        row.setdefault(column, -1.0)
+            negative_rows = [dict.fromkeys(self._columns_of(tags), -1.0) for tags in checked_lists(negatives)]
+            if len(negative_rows) != len(rows):
+                raise ShapeError(f"There are tags of {len(rows)} images, but negatives of {len(negative_rows)}.")
+            rows = [negative | positive for negative, positive in zip(negative_rows, rows, strict=True)]
 
         starts = np.cumsum([0, *map(len, rows)])
         indices = np.array([column for row in rows for column in sorted(row)], np.int32)
         values = np.array([row[column] for row in rows for column in sorted(row)], np.float32)
         return sp.csr_array((values, indices, starts.astype(np.int32)), shape=(len(rows), len(self)))
+
+    def _columns_of(self, tags: Iterable[str]) -> list[int]:
+        return [column for tag in tags if (column := self.get(tag)) is not None]
 
     def query(self, search: str | Sequence[str]) -> Query:
         """Find the tags in a search.

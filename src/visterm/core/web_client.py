@@ -9,9 +9,9 @@ import io
 import re
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -30,6 +30,7 @@ MAX_EXCERPT_SOURCE = 2**14  # Number of characters of the response from which th
 SECONDS_BEFORE_REPORT = 3.0  # Time without an answer after which a server is reported
 TEMPORARY_STATUSES = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that is starting, busy, or not reached by its proxy; the request is tried again."""
+_silent_servers: set[str] = set()  # Servers that were reported, and have not answered since
 _VISIBLE_ASCII = re.compile("[!-~]+")
 
 
@@ -78,32 +79,6 @@ def excerpt(text: str, secrets: tuple[str, ...]) -> str:
     return text if len(text) <= MAX_EXCERPT_LENGTH else f"{text[:MAX_EXCERPT_LENGTH]} ..."
 
 
-class Waiting:
-    """Reports once that visterm waits for a failing server; the next report comes only after the server has answered.
-
-    Several threads can share it. Nothing is reported in the first `after_seconds` seconds of attempts.
-    """
-
-    def __init__(self, say: Say, after_seconds: float = SECONDS_BEFORE_REPORT) -> None:
-        self._say, self._after_seconds = say, after_seconds
-        self._lock, self._is_reported = threading.Lock(), False
-
-    def failed(self, url: str, reason: str, *, waited: float, wait: float, remaining: int) -> None:
-        """Report a failure `waited` seconds after the first attempt; the next attempt is in `wait` seconds."""
-        with self._lock:
-            if self._is_reported or waited < self._after_seconds:
-                return
-            self._is_reported = True
-        parts = urlsplit(url)
-        tries = "one more try" if remaining == 1 else f"{remaining} more tries"
-        server, reason = f"{parts.scheme}://{parts.netloc}", reason.rstrip(".")
-        self._say(f"Waiting for {server} ({reason}): {tries}, the next one in {wait:.0f} s.")
-
-    def answered(self) -> None:
-        """Record a successful response, after which the next failure is reported again."""
-        self._is_reported = False
-
-
 class Patience(NamedTuple):
     """Timeout and retries of requests to a server."""
 
@@ -111,7 +86,7 @@ class Patience(NamedTuple):
     retries: int = 5  # Attempts after the first one
     wait: float = 1.0  # Seconds before the second attempt; doubled before each further one
     retry_refused: bool = True  # Whether to retry a refused connection: the server may be restarting
-    waiting: Waiting | None = None  # Reports that the request is tried again
+    say: Say | None = None  # Called with a line if a server does not answer for a while, once until it answers
     pause: Callable[[float], object] = time.sleep  # Waits for this many seconds while a server works on a job
 
 
@@ -121,15 +96,13 @@ def server_address(url: str, parameter: str) -> str:
     Raises UserError if `url` does not have the form ``http://host:port`` (or ``https``; a path is allowed). `parameter`
     names it in the message.
     """
-    try:
-        parts = urlsplit(url) if isinstance(url, str) and _VISIBLE_ASCII.fullmatch(url) else None
-        is_server = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        parts, is_server = None, False
-    if parts is None or not is_server or parts.query or parts.fragment or parts.username is not None:
-        expected = "the address of a server, such as http://host:3003"
-        raise UserError(f"{parameter} is {url!r}", setting="url", value=url, expected=expected)
-    return url.rstrip("/")
+    with suppress(ValueError, TypeError):
+        parts = urlsplit(url if _VISIBLE_ASCII.fullmatch(url) else "")
+        is_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if is_server and not (parts.query or parts.fragment or parts.username is not None):
+            return url.rstrip("/")
+    expected = "the address of a server, such as http://host:3003"
+    raise UserError(f"{parameter} is {url!r}", setting="url", value=url, expected=expected)
 
 
 def ask(
@@ -151,6 +124,7 @@ def ask(
     server cannot be reached, or its response is larger than `limit` bytes.
     """
     start, address = time.monotonic(), masked(url, secrets)
+    server = f"{urlsplit(address).scheme}://{urlsplit(address).netloc}"
     for attempt in range(patience.retries + 1):
         server_wait = 0.0
         is_last = attempt == patience.retries
@@ -168,14 +142,16 @@ def ask(
                 raise ServiceError(text) from (None if secrets else error)
         else:
             if is_last or answer.status not in TEMPORARY_STATUSES:
-                if patience.waiting is not None and answer.status not in TEMPORARY_STATUSES:
-                    patience.waiting.answered()
+                if answer.status not in TEMPORARY_STATUSES:
+                    _silent_servers.discard(server)
                 return answer
             server_wait, reason = answer.wait, f"it answers {answer.status}"
         seconds = min(max(patience.wait * 2**attempt, server_wait), MAX_WAIT_SECONDS)
-        if patience.waiting is not None:
-            waited, remaining = time.monotonic() - start, patience.retries - attempt
-            patience.waiting.failed(address, reason, waited=waited, wait=seconds, remaining=remaining)
+        waited, remaining = time.monotonic() - start, patience.retries - attempt
+        if patience.say is not None and waited >= SECONDS_BEFORE_REPORT and server not in _silent_servers:
+            _silent_servers.add(server)
+            tries = "one more try" if remaining == 1 else f"{remaining} more tries"
+            patience.say(f"Waiting for {server} ({reason.rstrip('.')}): {tries}, the next one in {seconds:.0f} s.")
         time.sleep(seconds)
 
     raise AssertionError("the last try returns or raises")

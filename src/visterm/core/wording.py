@@ -13,9 +13,6 @@ REPLACEMENT = "\ufffd"  # Replaces a character that cannot be shown
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Invisible characters that change the direction of writing (Unicode's property Bidi_Control)."""
 
-_INVISIBLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
-"""Invisible characters whose category is letter, mark or symbol; without Cc, Cf and white space."""
-
 _BEFORE_JOINERS = (
     "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\u20e3\u2190-\u2bff\u3030\u303d\u3297\u3299\ua800-\uabff"
     "\ufb50-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U00011fff\U0001f000-\U0001faff\U000e007f"
@@ -68,7 +65,7 @@ _UNPRINTABLE = re.compile(
     "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
     f"|(?<![{_BEFORE_JOINERS}])[\u200c\u200d]"
 )
-_VISIBLE_CHARACTER = re.compile(f"[^{_INVISIBLE}\\s]")
+_VISIBLE_CHARACTER = re.compile(f"[^{_REMOVABLE}\\s]")
 
 
 def count_of(n: int, noun: str) -> str:

@@ -68,28 +68,21 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     file = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     disk, free_bytes = _disk_text(file), None if file is None else _free_bytes(file)
     max_file_bytes, max_files = limit_of("RLIMIT_FSIZE"), limit_of("RLIMIT_NOFILE")
-    if code == errno.ENOSPC:
-        remaining = "" if free_bytes is None else f" ({in_bytes(free_bytes)} free)"
-        return OutOfSpaceError(f"{disk} is full{remaining}. Make space there and try again.")
-
-    if code == errno.EDQUOT:
-        return OutOfSpaceError(f"The quota of {disk.lower()} is used up. Make space there or get a larger quota.")
-    if code == errno.EFBIG:
-        return OutOfSpaceError(
-            f"A file {f'of {file} ' if file else ''}grew beyond the largest size that is allowed"
-            f"{'' if max_file_bytes is None else f' ({in_bytes(max_file_bytes)})'}. Raise the limit (ulimit -f), or "
-            "write to a disk that takes larger files."
-        )
-
-    too_many_text = f"{file} cannot be opened: too" if file else "Too"
+    free_text = "" if free_bytes is None else f" ({in_bytes(free_bytes)} free)"
+    limit_text = "" if max_file_bytes is None else f" ({in_bytes(max_file_bytes)})"
     advice = "Close other programs" if max_files is None else f"The limit is {max_files:,}. Raise it (ulimit -n)"
+    too_many_files = f"{f'{file} cannot be opened: too' if file else 'Too'} many files are open. {advice}."
     messages = {
+        errno.ENOSPC: f"{disk} is full{free_text}. Make space there and try again.",
+        errno.EDQUOT: f"The quota of {disk.lower()} is used up. Make space there or get a larger quota.",
+        errno.EFBIG: f"A file {f'of {file} ' if file else ''}grew beyond the largest size that is allowed{limit_text}. "
+        "Raise the limit (ulimit -f), or write to a disk that takes larger files.",
         errno.EROFS: f"{disk} is read-only. Write to another disk, or mount it with write access.",
-        errno.EMFILE: f"{too_many_text} many files are open. {advice}.",
-        errno.ENFILE: f"{too_many_text} many files are open. {advice}.",
+        errno.EMFILE: too_many_files,
+        errno.ENFILE: too_many_files,
         errno.EIO: f"{disk} fails (input/output error). Look at the system's log, and save your data.",
     }
-    return DiskError(messages[code])
+    return OutOfSpaceError(messages[code]) if code in _FULL_DISK_CODES else DiskError(messages[code])
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypeVar
 from visterm.core import persist
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.learned import Listed, Record, Sizes, Text, Whole
-from visterm.core.persist import read_skipped, skipped_bytes
+from visterm.core.persist import read_skipped, write_skipped
 from visterm.core.remote import absolute, as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
@@ -222,7 +222,7 @@ class FeatureFolder:
         completes the new contents.
         """
         pending = self.unfinished / SKIPPED
-        write_whole(pending, skipped_bytes(skipped))
+        write_skipped(pending, skipped)
         files = self.files_of(self.path / ENCODER)
         sums = {file.relative_to(self.path).as_posix(): persist.file_hash(file) for file in files}
         sums[SKIPPED] = persist.file_hash(pending)

@@ -64,7 +64,7 @@ class PartWork:
             progress.advance(n_images)
             return result
         result = make()
-        facts = {"entry": result.entry and asdict(result.entry), "skipped": [item.as_dict() for item in result.skipped]}
+        facts = {"entry": result.entry and asdict(result.entry), "skipped": [asdict(item) for item in result.skipped]}
         write_whole(note, json_text(facts | {name: getattr(result, name) for name in self.fields}).encode())
         return result
 

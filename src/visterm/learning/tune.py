@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import digest_of, key_of
-from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
+from visterm.core.progress import SILENT, Progress, Say, Titled, reported, silent
 from visterm.core.wording import count_of
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import training_rows
@@ -26,7 +26,7 @@ from visterm.learning.fitting import learned_of
 from visterm.learning.part_settings import make_model, unfitted_parts
 from visterm.learning.relations import check_sources
 from visterm.learning.run import Run
-from visterm.learning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
+from visterm.learning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try
 from visterm.learning.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.metrics import check_metrics
 from visterm.models.base import Annotator
@@ -82,7 +82,7 @@ def tune(
     say : callable
         Called with lines for people.
     progress : Progress
-        Shows each trial as a task, and on several machines as a step.
+        Shows each trial as a step.
     """
     search = _Search(request, grid, n_random, metric, executor)
     start = search.start
@@ -167,7 +167,7 @@ class _Search:
         self.start.encoder.check_settings()
         self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
         self._executor = executor
-        self._options = {"random_state": request.seed, "n_jobs": n_jobs}
+        self._n_jobs, self._options = n_jobs, {"random_state": request.seed, "n_jobs": n_jobs}
         self._candidates = [
             Candidate(self.make(settings), settings) for settings in settings_to_try(grid, n_random, request.seed)
         ]
@@ -187,37 +187,22 @@ class _Search:
             keyed_candidates.append((key_of(data, params | side_fields), candidate))
 
         new_trials = [(key, candidate) for key, candidate in keyed_candidates if key not in self._log]
-        if self._executor.remote and len(new_trials) > 1:
-            self._try_remotely(new_trials, parts, progress)
-        else:
-            if self._executor.remote:
-                say(f"Other machines ignored: {count_of(len(new_trials), 'setting')} to try, on this machine.")
-            for number, (key, candidate) in enumerate(keyed_candidates, start=1):
-                if key not in self._log:
-                    with OneTask(progress, f"{number} of {len(keyed_candidates)}: {candidate}") as task:
-                        trial = try_settings(candidate.model, candidate.settings, parts, self._metric, task)
-                        task.finish_with(self._outcome(trial))
-                    self._log.put(key, trial)
-        results = [(self._log[key], candidate.settings) for key, candidate in keyed_candidates]
-        return sorted(results, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
-
-    def _try_remotely(self, new_trials: Sequence[tuple[str, Candidate]], parts: Parts, progress: Progress) -> None:
-        """Try settings on the workers of the executor; each trial is saved as soon as it ends."""
+        is_shared = self._executor.remote and len(new_trials) > 1
+        if self._executor.remote and not is_shared:
+            say(f"Other machines ignored: {count_of(len(new_trials), 'setting')} to try, on this machine.")
 
         def save_trial(number: int, trial: Trial) -> None:
             key, candidate = new_trials[number]
             self._log.put(key, trial)
-            progress.advance(1, f"{candidate}: {self._outcome(trial)}")
+            outcome = "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
+            progress.advance(1, f"{candidate}: {outcome}")
 
-        progress.start("settings", len(new_trials))
-        try:
+        executor = self._executor if is_shared else Executor(self._n_jobs)
+        with reported(progress, "settings", len(new_trials)):
             job = TrialJob(parts, self._metric)
-            self._executor.run_as_done(job, [candidate for _, candidate in new_trials], save_trial)
-        finally:
-            progress.finish()
-
-    def _outcome(self, trial: Trial) -> str:
-        return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
+            executor.run_as_done(job, [candidate for _, candidate in new_trials], save_trial)
+        results = [(self._log[key], candidate.settings) for key, candidate in keyed_candidates]
+        return sorted(results, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
 
     def make(self, settings: Mapping[str, object]) -> Annotator:
         model = make_model(self._model, {**self._fixed, **settings}, self._options)
