@@ -216,7 +216,6 @@ class Catalogue(CatalogueReader):
         tagger: Tagger | str,
         *,
         kind: str = earlier.USE_RUN,
-        chunk_size: int = CHUNK,
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> Filled:
@@ -232,7 +231,7 @@ class Catalogue(CatalogueReader):
             A run, or the number or first letters of the fingerprint of a run that the catalogue already has.
         kind : str
             The name of this event in the history; see `go_back`.
-        chunk_size, job_id, progress
+        job_id, progress
             As in `index`.
         """
         from visterm.library.runs import switch_run
@@ -240,21 +239,19 @@ class Catalogue(CatalogueReader):
         if isinstance(tagger, str):
             tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
-        filled = switch_run(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        filled = switch_run(tagger, self.stored, kind=kind, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self._use_tagger(tagger)
         return filled
 
-    def go_back(
-        self, to: str = "", *, chunk_size: int = CHUNK, job_id: int | None = None, progress: Progress = SILENT
-    ) -> Filled:
+    def go_back(self, to: str = "", *, job_id: int | None = None, progress: Progress = SILENT) -> Filled:
         """Go back to the run that was in use before the current one; people's feedback is kept.
 
         Call it twice to go back two runs, or pass the number of any of the `earlier_runs` as `to`. Missing rows are
         computed again, as by `use`. Raises UserError if the run does not exist; StorageError if its files are gone.
         """
         run = earlier.run_to_go_back_to(self.stored, to).fingerprint
-        return self.use(run, kind=earlier.GO_BACK, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        return self.use(run, kind=earlier.GO_BACK, job_id=job_id, progress=progress)
 
     def earlier_runs(self) -> list[earlier.ShownRun]:
         """List the runs that `go_back` can go back to, with their figures, latest first."""

@@ -44,7 +44,7 @@ from visterm.library.learned import (
 )
 from visterm.library.photos import remembered_tree
 from visterm.library.rows import RowWriter
-from visterm.library.runs import forget_old_rows, forget_unfinished, index_rows_if_due, keep_run, make_current
+from visterm.library.runs import bring_into_use, forget_unfinished, keep_run
 from visterm.library.training import (
     BY_CONTENT,
     CatalogueImages,
@@ -122,13 +122,15 @@ def learn(
         if not is_same_run and not job.cancelled:
             rows_of = run.rows_of if updates_tags or keeps_rows else None
             facts = {LEARNED_HERE: True, **comparison, "run_before": run.fingerprint}
-            if not why_not:
-                number = _switch_to(learned, stored, rows_of, job, progress, facts, outcome.summary)
+            details = {"learned": outcome.summary, **comparison}
+            is_new = all(other.fingerprint != learned.fingerprint for other in known_runs(stored))
+            first_facts = facts if why_not else {"unfinished": True} if is_new else None
+            number = keep_run(learned, stored, rows_of=rows_of, facts=first_facts)
+            if why_not:
+                stored.history.note(NOT_USED, run=learned.fingerprint, why=why_not, **details)
             else:
-                number = keep_run(learned, stored, rows_of=rows_of, facts=facts)
-                stored.history.note(
-                    NOT_USED, run=learned.fingerprint, why=why_not, learned=outcome.summary, **comparison
-                )  # fmt: skip
+                details |= {"before_run": run.fingerprint, "full": rows_of is None}
+                bring_into_use(learned, stored, number, job, progress, kind=FIT, facts=facts, **details)
             outcome = replace(outcome, number=number)
 
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
@@ -332,36 +334,6 @@ def _comparison_facts(old_run: Tagger, new_run: Tagger, held_out: CatalogueImage
         "compared": part.n_tagged,
         "interval": interval,
     }
-
-
-def _switch_to(
-    learned: Tagger,
-    stored: StoredCatalogue,
-    rows_of: int | None,
-    job: CatalogueJob,
-    progress: Progress,
-    facts: dict[str, Any],
-    summary: str,
-) -> int:
-    """Write rows and predictions of a new run, make it the current run unless the job is cancelled; return its id."""
-    previous_run = stored.origin.fingerprint
-    is_new = all(run.fingerprint != learned.fingerprint for run in known_runs(stored))
-    run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True} if is_new else None)
-    writer = RowWriter(learned, stored, run_id)
-    writer.fill(CHUNK, job, progress)
-    writer.predict(CHUNK, job, progress)
-    if job.cancelled:
-        return run_id
-    with stored.transaction():
-        stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts=facts)
-        make_current(stored, run_id)
-        compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
-        stored.history.note(
-            FIT, run=learned.fingerprint, before_run=previous_run, full=rows_of is None, learned=summary, **compared
-        )
-    forget_old_rows(stored)
-    index_rows_if_due(learned, stored)
-    return run_id
 
 
 def _has_enough_images(tagger: Tagger, train: CatalogueImages) -> bool:

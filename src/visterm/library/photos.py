@@ -125,19 +125,16 @@ def photos_of(
     left_out = tuple({os.path.realpath(item.image): item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
-        return ListedPhotos(
-            items, names, tag_lists, source, None, root, names_folder, left_out, remarks, corpus.source, corpus.tree
-        )  # fmt: skip
-    if items and not any(map(is_there, items)):
+    elif items and not any(map(is_there, items)):
         raise DataError(
             f"None of the {count_of(len(items), 'photo')} is where it was when its features were made (such as "
             f"{items[0]}), and a catalogue stores the paths of its photos. If they have moved, update the features: "
             "`visterm encode NEW_FOLDER -o FEATURES` keeps the rows of all photos with the same content."
         )
+    sha256_of = None if corpus.encoded is None else corpus.encoded.sha256_of
     return ListedPhotos(
-        items, names, tag_lists, source, corpus.encoded.sha256_of, root, names_folder, left_out,
-        tags_from=corpus.source, tree=corpus.tree,
-    )  # fmt: skip
+        items, names, tag_lists, source, sha256_of, root, names_folder, left_out, remarks, corpus.source, corpus.tree
+    )
 
 
 def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:

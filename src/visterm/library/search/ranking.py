@@ -224,13 +224,9 @@ class BySum:
             best = rows.search(q, k, among=photos.passing)
         else:
             # Usually few rejected photos are among the best, so a slightly longer ranking is long enough
-            for n in [2 * k, k + n_out][: 1 + (n_out <= MAX_DROPPED)] if k else ():
-                ranking = rows.search(q, n, among=photos.passing)
-                kept_positions = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
-                if len(kept_positions) >= k or ranking.ids.shape[1] < n or n == k + n_out:
-                    best = Ranking(ranking.ids[:, kept_positions], ranking.scores[:, kept_positions])
-                    break
-            else:
+            longer = rows.search(q, k + min(n_out, MAX_DROPPED), among=photos.passing) if k else EMPTY_RANKING
+            best = ranking_at(longer, np.flatnonzero(positions_of(longer.ids[0], photos.left_out) < 0))
+            if not k or (best.ids.shape[1] < k and n_out > MAX_DROPPED):
                 best = rows.search(q, k, among=photos.ids)
 
         return Ranked(best, judged)
