@@ -341,10 +341,8 @@ preview builds since September 2026). Older versions accept TensorFlow models on
 3. Restart PhotoPrism, check that `photoprism vision ls` lists the model, and run `photoprism vision run -m labels
    --force`.
 
-PhotoPrism needs one distribution over all labels. If the confidences of a photo's tags sum to more than 1, they are
-divided by their sum; otherwise the remaining probability is the label `{BACKGROUND_LABEL}`, which PhotoPrism drops. So
-PhotoPrism's percentages are lower than visterm's, and `Thresholds: Confidence` is {threshold}. PhotoPrism keeps the
-five best labels, in lower case, by its own rules.
+PhotoPrism needs one distribution over all labels, of which it drops `{BACKGROUND_LABEL}`. So its percentages are lower
+than visterm's, and `Thresholds: Confidence` is {threshold}.
 
 {views}With `visterm serve`, PhotoPrism gets the unchanged confidences: see docs/service.md of visterm.
 {privacy_warning(tagger)}"""
