@@ -95,13 +95,11 @@ def learn(
         if is_first:
             tagger, full = _first_learner(tagger, stored), True
         train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count, hold_out=not is_first)
-        updates_tags = _can_update_tags(tagger, full)
-        keeps_rows = isinstance(tagger.model, RelearnsTags)
-        has_enough = _has_enough_images(tagger, train)
+        keeps_rows, has_enough = isinstance(tagger.model, RelearnsTags), _has_enough_images(tagger, train)
+        # If possible, models that keep their rows are fitted again: updates would count images once more in each round
+        updates_tags = _can_update_tags(tagger, full) and not (has_enough and keeps_rows)
         if not (full or updates_tags or has_enough):
             raise _too_few_images_error(tagger, train)
-        if has_enough and keeps_rows:
-            updates_tags = False  # fit again: updates would count the same images once more in each round
         if updates_tags:
             learned = _with_updated_tags(tagger, train, held_out)
         else:

@@ -175,8 +175,14 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
     own name, because folders often have files with the same name. Photos outside of all indexed folders keep their
     names. The folders are stored in `stored`; the caller must have its writer lock.
     """
-    folders = _named_folders(stored)
-    stored_folders = dict(folders)
+    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS_KEY,))
+    try:
+        stored_folders = {str(folder): str(prefix) for folder, prefix in json.loads(text or "{}").items()}
+    except (ValueError, AttributeError) as error:
+        raise CorruptFileError(
+            f"{stored.database.path} is damaged: '{FOLDERS_KEY}' in its table meta is not valid JSON."
+        ) from error
+    folders = dict(stored_folders)
     recorded_folders = indexed_folders(stored, known_only=True) if not folders else []
     for folder in filter(None, [*recorded_folders, photos.names_folder]):
         _add_folder(stored, folders, folder)
@@ -192,17 +198,6 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
                 named_positions.append(position)
                 break
     return replace(photos, names=names), named_positions
-
-
-def _named_folders(stored: StoredCatalogue) -> dict[str, str]:
-    """Return the indexed folders: folder -> prefix of the names of its photos."""
-    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS_KEY,))
-    try:
-        return {str(folder): str(prefix) for folder, prefix in json.loads(text or "{}").items()}
-    except (ValueError, AttributeError) as error:
-        raise CorruptFileError(
-            f"{stored.database.path} is damaged: '{FOLDERS_KEY}' in its table meta is not valid JSON."
-        ) from error
 
 
 def _add_folder(stored: StoredCatalogue, folders: dict[str, str], folder: str) -> None:

@@ -81,11 +81,9 @@ class FileChange:
             | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
             for mark in self.added
         ]
-        return {
-            "image": self.image, "target": self.target, "added": added, "removed": list(self.removed),
-            "left_out": list(self.left_out), "copied": list(self.copied), "taken_off": list(self.taken_off),
-            "staying": list(self.staying), "put_back": list(self.put_back),
-        }  # fmt: skip
+        kinds = ("removed", "left_out", "copied", "taken_off", "staying", "put_back")
+        tags = {kind: list(getattr(self, kind)) for kind in kinds}
+        return {"image": self.image, "target": self.target, "added": added, **tags}
 
 
 class Parents:

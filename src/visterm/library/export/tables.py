@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import StorageError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
@@ -119,8 +120,10 @@ def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: boo
     """Write photos (from `only_pictures`) and their tags as a data set of kind `to`, one of `DATASETS`.
 
     Photos get numbers as names, because both programs interpret names. "fiftyone" has a table of their paths, and
-    "imagefolder" has links to them; with `copy`, both have copies. Raises StorageError if `out` is not empty.
+    "imagefolder" has links to them; with `copy`, both have copies. Raises UserError if `to` is invalid; StorageError if
+    `out` is not empty.
     """
+    check_choice(to, "to", DATASETS)
     with export_folder(out) as folder:
         (_write_fiftyone if to == FIFTYONE else _write_imagefolder)(items, folder, copy=copy)
 
