@@ -48,12 +48,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == ANNOTATIONS or annotations.unfinished.is_dir():
         return _annotation_facts(annotations)
     if kind not in ("run", "catalogue"):
-        advice = "Make one with visterm fit, index or encode."
-        if not as_path(path).exists():
-            raise StorageError(
-                f"There is no run, catalogue or features folder at {path}: the path does not exist. {advice}"
-            )
-        raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {advice}")
+        missing = "" if as_path(path).exists() else ": the path does not exist"
+        problem = f"{path} is neither a run nor a catalogue of visterm, nor a features folder{missing}."
+        raise StorageError(problem, advice="Make one with visterm fit, index or encode.")
 
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
