@@ -407,8 +407,6 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
     """
     judged, (best, best_scores), (model_sums, ranking_values) = ranked.judged, ranked.best, sums
     scores = ranking_values if ranked.scores is None else ranked.scores
-    if len(judged.ids) == 0:
-        return Ranking(best[:, : k or None], best_scores[:, : k or None]), [None] * len(best[0, : k or None])
     others = np.flatnonzero(positions_of(best[0], judged.ids) < 0)[: k or None]
     ids, values = best[0, others], best_scores[0, others]
     leads = judged.leads
