@@ -203,8 +203,7 @@ def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: Catalog
     new_tags = [tag for tag in given_tags.tags if tagger.vocabulary.get(tag) is None]
     source, vectors = tagger.words.source, {}
     model = deepcopy(tagger.model)  # searches still use the old model
-    old_vocabulary = tagger.vocabulary
-    vocabulary = old_vocabulary
+    vocabulary = old_vocabulary = tagger.vocabulary
     if new_tags:
         Y_new = given_tags.subset(given_tags.index(tag) for tag in new_tags).encode(train.tags)
         if isinstance(model, RelearnsTags) and source is not None and source.has_other_words:

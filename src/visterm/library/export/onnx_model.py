@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict
@@ -186,7 +186,9 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
 
 def _example_code() -> str:
     """Return the example with the code that it imports from visterm, so that it runs without visterm."""
-    functions = (views_of, photo_preparation.boxes_of, photo_preparation._resized_and_offset)
+    functions: tuple[Callable[..., object], ...] = (
+        views_of, photo_preparation.boxes_of, photo_preparation._resized_and_offset,
+    )  # fmt: skip
     constants = f"VIEWS = {VIEWS!r}\nRESIZE_FILTERS = {{n.name.lower(): n for n in Image.Resampling}}\n"
     code = "\n\n".join([constants, *map(inspect.getsource, functions)])
     example = Path(__file__).with_name("onnx_example.py").read_text(encoding="utf-8")
