@@ -271,8 +271,8 @@ class ByConfidence:
 
         if k and not has_cutoff and (tree is None or not tree.has_under(words.tags)):
             # Compute confidences only for photos that come first or may be among the k most likely photos
-            certain_positions, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
-            likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain_positions)
+            certain_positions, n_best = judged.certain_positions(ids), k + len(judged.left_out)
+            likely = contenders(self.calibration, products, words.tags, words.weights, n_best, certain_positions)
             needed_positions = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[needed_positions], products[needed_positions]
 
@@ -284,21 +284,14 @@ class ByConfidence:
         if not has_cutoff:
             best = _best(ids, logs, k, *([products @ words.weights] if self.is_default else []))
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
-        best, n_likely = self._likeliest(ids, logs)
-        judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
-        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
-
-    def _likeliest(self, ids: Ids, logs: NDArray[np.float64]) -> tuple[Ranking, int]:
-        """Rank all photos above the cut-off, and also return their number.
-
-        This sorts all photos, which takes most of the time of a search with a cut-off.
-        """
-        order, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
+        order, values = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))  # takes most of the time
         P = np.exp(logs[order[0]])
         n_likely = expected_f1_cutoff(P) if self.cutoff else len(P)
         if self.min_confidence is not None:
             n_likely = min(n_likely, int(np.count_nonzero(self.min_confidence <= P)))
-        return Ranking(ids[order[:, :n_likely]], scores[:, :n_likely]), n_likely
+        best = Ranking(ids[order[:, :n_likely]], values[:, :n_likely])
+        judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
+        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
 
 def contenders(
