@@ -105,10 +105,8 @@ class Catalogue(CatalogueReader):
             catalogue._fingerprint = origin.fingerprint
             return catalogue
 
-        try:
+        with earlier.go_back_advice(stored):
             catalogue._use_tagger(Tagger.open(stored.run_folder, n_jobs))
-        except StorageError as error:
-            raise earlier.with_go_back_advice(stored, error) from error
 
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(

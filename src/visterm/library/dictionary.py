@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.errors import StorageError, UserError
+from visterm.core.errors import UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.tag_rules import Alias
 from visterm.learning.run import check_opens
 from visterm.learning.word_places import Added
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import with_go_back_advice
+from visterm.library.earlier_runs import go_back_advice
 from visterm.library.feedback import TagCount
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
@@ -37,10 +37,8 @@ def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
     """
     if folder_kind(path) == "catalogue":
         stored = StoredCatalogue.open(path)
-        try:
+        with go_back_advice(stored):
             return Tagger.open(stored.run_folder, None, whole=True)
-        except StorageError as error:
-            raise with_go_back_advice(stored, error) from error
     return Tagger.load(path)
 
 

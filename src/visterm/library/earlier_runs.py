@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from visterm.core.errors import StorageError, UserError
@@ -47,11 +48,15 @@ def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     return [runs[name] for name in dict.fromkeys(reversed(previous)) if name in runs and not runs[name].current]
 
 
-def with_go_back_advice(stored: StoredCatalogue, error: StorageError) -> StorageError:
+@contextmanager
+def go_back_advice(stored: StoredCatalogue) -> Iterator[None]:
     """Add the command that goes back to the previous run to the error of a current run that cannot be opened."""
-    if not earlier_runs(stored):
-        return error
-    return type(error)(f"{error} Or go back to the previous run: visterm use {stored.folder} --back")
+    try:
+        yield
+    except StorageError as error:
+        if not earlier_runs(stored):
+            raise
+        raise type(error)(f"{error} Or go back to the previous run: visterm use {stored.folder} --back") from error
 
 
 def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
