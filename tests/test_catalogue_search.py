@@ -20,7 +20,7 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, save_unchecked
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, UserError
-from visterm.library.search.request import SearchRequest
+from visterm.library.search.request import SearchRequest, search_run
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter, name_key
 from visterm.store.images import NewImage
@@ -328,7 +328,9 @@ def test_the_command_and_python_say_what_cannot_be_searched_with_their_own_names
     typed = [text[0] if isinstance(text, list) else text for text in typed]
     assert run_command(["search", tmp_path / "catalogue", *words, *typed]).stderr == f"visterm: {wording}\n"
     with pytest.raises(UserError) as info:
-        SearchRequest(**{name.replace("-", "_"): value for name, value in options.items()}).check()
+        search_run(
+            tmp_path / "catalogue", SearchRequest(**{name.replace("-", "_"): value for name, value in options.items()})
+        )
     in_python = wording.replace("--min-confidence", "min_confidence").replace("--expand", "expand")
     assert str(info.value).replace("`", "") == in_python.replace("--like", "like").replace("WORDS", "words")
 

@@ -67,7 +67,8 @@ def run(photos, network):
 
 
 def module_of(folder):
-    """Import the example beside a graph, as somebody who copies it would."""
+    """Import the example beside a graph, as somebody who copies it would, without visterm."""
+    assert "from visterm" not in (folder / "tag_photo.py").read_text()
     spec = importlib.util.spec_from_file_location("tag_photo", folder / "tag_photo.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

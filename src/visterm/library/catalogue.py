@@ -59,7 +59,7 @@ class Catalogue(CatalogueReader):
     """
 
     def __init__(self, tagger: Tagger) -> None:
-        self._n_jobs: int | None = None
+        self._n_jobs = None
         origin = Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)
         self.stored = StoredCatalogue(origin)
         self._use_tagger(tagger)
@@ -105,10 +105,8 @@ class Catalogue(CatalogueReader):
             catalogue._fingerprint = origin.fingerprint
             return catalogue
 
-        try:
+        with earlier.go_back_advice(stored):
             catalogue._use_tagger(Tagger.open(stored.run_folder, n_jobs))
-        except StorageError as error:
-            raise earlier.with_go_back_advice(stored, error) from error
 
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(
@@ -117,10 +115,7 @@ class Catalogue(CatalogueReader):
             )
         return catalogue
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, run: Tagger | str | None = None) -> Self:
-        """Open a catalogue, the same as `load`."""
-        return cls.load(path, n_jobs=n_jobs, run=run)
+    open = load
 
     def __len__(self) -> int:
         """Return the number of searchable images."""
@@ -216,7 +211,6 @@ class Catalogue(CatalogueReader):
         tagger: Tagger | str,
         *,
         kind: str = earlier.USE_RUN,
-        chunk_size: int = CHUNK,
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> Filled:
@@ -232,7 +226,7 @@ class Catalogue(CatalogueReader):
             A run, or the number or first letters of the fingerprint of a run that the catalogue already has.
         kind : str
             The name of this event in the history; see `go_back`.
-        chunk_size, job_id, progress
+        job_id, progress
             As in `index`.
         """
         from visterm.library.runs import switch_run
@@ -240,21 +234,18 @@ class Catalogue(CatalogueReader):
         if isinstance(tagger, str):
             tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
-        filled = switch_run(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        filled = switch_run(tagger, self.stored, kind=kind, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self._use_tagger(tagger)
         return filled
 
-    def go_back(
-        self, to: str = "", *, chunk_size: int = CHUNK, job_id: int | None = None, progress: Progress = SILENT
-    ) -> Filled:
+    def go_back(self, to: str = "") -> Filled:
         """Go back to the run that was in use before the current one; people's feedback is kept.
 
         Call it twice to go back two runs, or pass the number of any of the `earlier_runs` as `to`. Missing rows are
         computed again, as by `use`. Raises UserError if the run does not exist; StorageError if its files are gone.
         """
-        run = earlier.run_to_go_back_to(self.stored, to).fingerprint
-        return self.use(run, kind=earlier.GO_BACK, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        return self.use(earlier.run_to_go_back_to(self.stored, to).fingerprint, kind=earlier.GO_BACK)
 
     def earlier_runs(self) -> list[earlier.ShownRun]:
         """List the runs that `go_back` can go back to, with their figures, latest first."""
@@ -420,13 +411,6 @@ class Catalogue(CatalogueReader):
 
         spelling = None if tag is None else self.tagger.vocabulary.spellings(tag)[0]
         return open_mistakes(self.stored, limit, kind=kind, tag=spelling, tree=self.tree)
-
-    def refresh(self) -> bool:
-        """Open the current run again if another process or thread has changed it; return whether it was changed."""
-        if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
-            return False
-        self._use_tagger(Tagger.open(self.stored.run_folder, self._n_jobs))
-        return True
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the catalogue to a new folder, completely or not at all; to its own folder, write only its run.

@@ -13,21 +13,20 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.errors import StorageError, UserError
+from visterm.core.errors import UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.tag_rules import Alias
 from visterm.learning.run import check_opens
 from visterm.learning.word_places import Added
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import with_go_back_advice
+from visterm.library.earlier_runs import go_back_advice
 from visterm.library.feedback import TagCount
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.tagging.tag_groups import alias_pairs, aliases_of
 from visterm.tagging.tagger import Tagger
 
-CATALOGUE_KIND = "catalogue"
 MAX_COMPARED_PHOTOS = 20_000
 
 
@@ -36,30 +35,26 @@ def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
 
     Raises StorageError if `path` is not a run or a catalogue, or is damaged.
     """
-    if folder_kind(path) == CATALOGUE_KIND:
+    if folder_kind(path) == "catalogue":
         stored = StoredCatalogue.open(path)
-        try:
+        with go_back_advice(stored):
             return Tagger.open(stored.run_folder, None, whole=True)
-        except StorageError as error:
-            raise with_go_back_advice(stored, error) from error
     return Tagger.load(path)
 
 
-def add_to_dictionary(
-    path: str | os.PathLike[str], words: Iterable[str], *, file: str | os.PathLike[str] | None = None
-) -> Added:
+def add_to_dictionary(path: str | os.PathLike[str], words: Iterable[str]) -> Added:
     """Add words to the dictionary of a run or a catalogue: all of them, or none if there is an error.
 
-    A catalogue has its own copy of a run, which does not change when the run does. `file` is the new path of the word
-    vector file, which the run stores. Raises the errors of `Tagger.add_words`.
+    A catalogue has its own copy of a run, which does not change when the run does. Raises the errors of
+    `Tagger.add_words`.
     """
-    if folder_kind(path) == CATALOGUE_KIND:
+    if folder_kind(path) == "catalogue":
         catalogue = Catalogue.load(path)
-        added = catalogue.tagger.add_words(words, file=file)
+        added = catalogue.tagger.add_words(words)
         catalogue.save(path)
         return added
     tagger = Tagger.load(path)
-    added = tagger.add_words(words, file=file)
+    added = tagger.add_words(words)
     with new_folder(path, "run", check=partial(check_opens, Tagger)) as folder:
         # Copy everything else unchanged
         shutil.copytree(path, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from visterm.core.errors import StorageError, UserError
@@ -47,11 +48,15 @@ def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     return [runs[name] for name in dict.fromkeys(reversed(previous)) if name in runs and not runs[name].current]
 
 
-def with_go_back_advice(stored: StoredCatalogue, error: StorageError) -> StorageError:
+@contextmanager
+def go_back_advice(stored: StoredCatalogue) -> Iterator[None]:
     """Add the command that goes back to the previous run to the error of a current run that cannot be opened."""
-    if not earlier_runs(stored):
-        return error
-    return type(error)(f"{error} Or go back to the previous run: visterm use {stored.folder} --back")
+    try:
+        yield
+    except StorageError as error:
+        if not earlier_runs(stored):
+            raise
+        raise type(error)(f"{error} Or go back to the previous run: visterm use {stored.folder} --back") from error
 
 
 def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
@@ -104,25 +109,25 @@ def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[Shown
     return results
 
 
-def steps_to_current(stored: StoredCatalogue) -> tuple[list[str], dict[str, str], str]:
+def steps_to_current(stored: StoredCatalogue) -> tuple[list[str], set[str], str]:
     """Return the steps that led to the current run of a catalogue, according to its history.
 
     Returns the runs that were in use previously, latest last, without those that were skipped by going back; the runs
-    that a person went back from and nobody has used since, with the time; and the kind of the last change (`FIT`,
-    `USE_RUN`, `GO_BACK` or "").
+    that a person went back from and nobody has used since; and the kind of the last change (`FIT`, `USE_RUN`, `GO_BACK`
+    or "").
     """
     previous: list[str] = []
-    undone_at: dict[str, str] = {}
+    undone: set[str] = set()
     last_change = ""
     for event in stored.history.of(FIT, USE_RUN, GO_BACK):
         if "run" not in event.details:  # the run was not changed
             continue
         run, last_change = str(event.details["run"]), event.what
         if event.what == GO_BACK:
-            undone_at[str(event.details["before"])] = event.at
+            undone.add(str(event.details["before"]))
             while previous and previous.pop() != run:
                 pass
         else:
             previous.append(str(event.details.get("before_run" if event.what == FIT else "before")))
-        undone_at.pop(run, None)
-    return previous, undone_at, last_change
+        undone.discard(run)
+    return previous, undone, last_change

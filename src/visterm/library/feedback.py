@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
@@ -90,8 +90,7 @@ def copy_feedback(stored: StoredCatalogue) -> int:
 
 def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
     """List the tags of a catalogue and of its run, sorted by name; see `Catalogue.tags`."""
-    zeros = {"images": 0, "given": 0, "accepted": 0, "rejected": 0}
-    counts: dict[str, dict[str, int]] = {tag: {**zeros, "predicted": 0} for tag in vocabulary.tags}
+    counts: dict[str, Counter[str]] = {tag: Counter() for tag in vocabulary.tags}
     spellings: defaultdict[str, list[str]] = defaultdict(list)
     with stored.database.transaction(writes=False):
         rows = stored.database.rows(
@@ -110,20 +109,18 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
             column = vocabulary.get(name)
             tag = tag_of_key.setdefault(tag_key(name), name) if column is None else vocabulary.tags[column]
             spellings[tag].append(name)
-            total = counts.setdefault(tag, {**zeros, "predicted": 0})
-            for kind, n_images in (*entry.items(), ("predicted", n_predicted.get(name, 0))):
-                total[kind] += n_images
+            counts.setdefault(tag, Counter()).update(entry, predicted=n_predicted.get(name, 0))
         for tag, names in spellings.items():
             if len(names) > 1:  # an image may have several of them
                 counts[tag]["images"] = len(stored.find(Filter(tags=(tag,), spellings={tag: names})))
 
-    return [
-        TagCount(
-            tag, **entry, precision=entry["accepted"] / judged if judged else None, learned=tag in vocabulary
-        )
-        for tag, entry in sorted(counts.items())
-        for judged in [entry["accepted"] + entry["rejected"]]
-    ]  # fmt: skip
+    results = []
+    for tag, n in sorted(counts.items()):
+        n_judged = n["accepted"] + n["rejected"]
+        precision = n["accepted"] / n_judged if n_judged else None
+        numbers = n["images"], n["given"], n["accepted"], n["rejected"], n["predicted"]
+        results.append(TagCount(tag, *numbers, precision, tag in vocabulary))
+    return results
 
 
 def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -102,19 +102,21 @@ class Indexing:
             self._update_skipped(photos)
 
             positions_to_encode = sorted([*compared.new, *compared.changed])
-            result = Indexed(
-                moved=len(compared.moved), gone=len(compared.gone), skipped=list(photos.left_out),
-                kept=len(photos.items) - len(compared.moved) - len(positions_to_encode), remarks=photos.remarks,
-            )  # fmt: skip
             with reported(progress, "index photos", len(positions_to_encode)):
-                result = self._encode_all(photos, compared, positions_to_encode, result, chunk_size, job, progress)
-
+                steps = StepProgress(progress)
+                added, skipped = self._encode_all(photos, compared, positions_to_encode, chunk_size, job, steps)
+            n_changed = sum(position in compared.changed for position in added)
             filled = self._writer.fill(chunk_size, job, progress)
-            undated = self._writer.undated
-            if undated:
+            remarks = [*photos.remarks]
+            if undated := self._writer.undated:
                 undated_text = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
-                result = replace(result, remarks=[*result.remarks, f"Without a date: {undated_text}."])
-            result = replace(result, rows=filled.rows, encoded=result.encoded + filled.encoded, cancelled=job.cancelled)
+                remarks.append(f"Without a date: {undated_text}.")
+            result = Indexed(
+                new=len(added) - n_changed, changed=n_changed, moved=len(compared.moved), gone=len(compared.gone),
+                kept=len(photos.items) - len(compared.moved) - len(positions_to_encode),
+                skipped=[*photos.left_out, *skipped], rows=filled.rows, cancelled=job.cancelled, remarks=remarks,
+                encoded=filled.encoded + (len(added) if photos.sha256_of is None else 0),
+            )  # fmt: skip
             if not job.cancelled:
                 self._stored.compact()
                 index_rows_if_due(self._tagger, self._stored)
@@ -183,23 +185,18 @@ class Indexing:
         photos: ListedPhotos,
         compared: ComparedFiles,
         positions: Sequence[int],
-        result: Indexed,
         chunk_size: int,
         job: CatalogueJob,
-        progress: Progress,
-    ) -> Indexed:
-        """Encode and commit photos in chunks, and the slower videos in small chunks; return the updated result."""
+        steps: StepProgress,
+    ) -> tuple[list[int], list[Skipped]]:
+        """Encode and commit photos in chunks, and slower videos in small chunks; return the results of `ingest`."""
         video_positions = [position for position in positions if is_video(photos.items[position])]
         photo_positions = sorted(set(positions) - set(video_positions)) if video_positions else positions
-        video_chunk_size = min(chunk_size, VIDEO_BATCH)
-        for chunk in chain(job.chunks(photo_positions, chunk_size), job.chunks(video_positions, video_chunk_size)):
-            accepted, skipped = self._writer.ingest(photos, chunk, compared.changed, StepProgress(progress))
-            n_changed = sum(position in compared.changed for position in accepted)
-            result = replace(
-                result,
-                new=result.new + len(accepted) - n_changed,
-                changed=result.changed + n_changed,
-                encoded=result.encoded + (len(accepted) if photos.sha256_of is None else 0),
-                skipped=[*result.skipped, *skipped],
-            )
-        return result
+        video_chunks = job.chunks(video_positions, min(chunk_size, VIDEO_BATCH))
+        added: list[int] = []
+        skipped: list[Skipped] = []
+        for chunk in chain(job.chunks(photo_positions, chunk_size), video_chunks):
+            added_in_chunk, skipped_in_chunk = self._writer.ingest(photos, chunk, compared.changed, steps)
+            added += added_in_chunk
+            skipped += skipped_in_chunk
+        return added, skipped

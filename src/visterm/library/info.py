@@ -19,7 +19,7 @@ from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.learning.learned import FACTS_KIND
 from visterm.learning.run import name_blocks
-from visterm.library.earlier_runs import known_runs, with_go_back_advice
+from visterm.library.earlier_runs import go_back_advice, known_runs
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import LEARNED_HERE
 from visterm.library.learned import Comparison
@@ -48,20 +48,15 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == ANNOTATIONS or annotations.unfinished.is_dir():
         return _annotation_facts(annotations)
     if kind not in ("run", "catalogue"):
-        advice = "Make one with visterm fit, index or encode."
-        if not as_path(path).exists():
-            raise StorageError(
-                f"There is no run, catalogue or features folder at {path}: the path does not exist. {advice}"
-            )
-        raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {advice}")
+        missing = "" if as_path(path).exists() else ": the path does not exist"
+        problem = f"{path} is neither a run nor a catalogue of visterm, nor a features folder{missing}."
+        raise StorageError(problem, advice="Make one with visterm fit, index or encode.")
 
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)
-    try:
+    with go_back_advice(stored):
         run = _run_facts(open_folder(stored.run_folder, "run"))
-    except StorageError as error:
-        raise with_go_back_advice(stored, error) from error
     return {"kind": kind} | catalogue_facts(stored) | {"run": run}
 
 

@@ -44,7 +44,7 @@ from visterm.library.learned import (
 )
 from visterm.library.photos import remembered_tree
 from visterm.library.rows import RowWriter
-from visterm.library.runs import forget_old_rows, forget_unfinished, index_rows_if_due, keep_run, make_current
+from visterm.library.runs import bring_into_use, forget_unfinished, keep_run
 from visterm.library.training import (
     BY_CONTENT,
     CatalogueImages,
@@ -95,13 +95,11 @@ def learn(
         if is_first:
             tagger, full = _first_learner(tagger, stored), True
         train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count, hold_out=not is_first)
-        updates_tags = _can_update_tags(tagger, full)
-        keeps_rows = isinstance(tagger.model, RelearnsTags)
-        has_enough = _has_enough_images(tagger, train)
+        keeps_rows, has_enough = isinstance(tagger.model, RelearnsTags), _has_enough_images(tagger, train)
+        # If possible, models that keep their rows are fitted again: updates would count images once more in each round
+        updates_tags = _can_update_tags(tagger, full) and not (has_enough and keeps_rows)
         if not (full or updates_tags or has_enough):
             raise _too_few_images_error(tagger, train)
-        if has_enough and keeps_rows:
-            updates_tags = False  # fit again: updates would count the same images once more in each round
         if updates_tags:
             learned = _with_updated_tags(tagger, train, held_out)
         else:
@@ -122,13 +120,15 @@ def learn(
         if not is_same_run and not job.cancelled:
             rows_of = run.rows_of if updates_tags or keeps_rows else None
             facts = {LEARNED_HERE: True, **comparison, "run_before": run.fingerprint}
-            if not why_not:
-                number = _switch_to(learned, stored, rows_of, job, progress, facts, outcome.summary)
+            details = {"learned": outcome.summary, **comparison}
+            is_new = all(other.fingerprint != learned.fingerprint for other in known_runs(stored))
+            first_facts = facts if why_not else {"unfinished": True} if is_new else None
+            number = keep_run(learned, stored, rows_of=rows_of, facts=first_facts)
+            if why_not:
+                stored.history.note(NOT_USED, run=learned.fingerprint, why=why_not, **details)
             else:
-                number = keep_run(learned, stored, rows_of=rows_of, facts=facts)
-                stored.history.note(
-                    NOT_USED, run=learned.fingerprint, why=why_not, learned=outcome.summary, **comparison
-                )  # fmt: skip
+                details |= {"before_run": run.fingerprint, "full": rows_of is None}
+                bring_into_use(learned, stored, number, job, progress, kind=FIT, facts=facts, **details)
             outcome = replace(outcome, number=number)
 
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
@@ -203,8 +203,7 @@ def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: Catalog
     new_tags = [tag for tag in given_tags.tags if tagger.vocabulary.get(tag) is None]
     source, vectors = tagger.words.source, {}
     model = deepcopy(tagger.model)  # searches still use the old model
-    old_vocabulary = tagger.vocabulary
-    vocabulary = old_vocabulary
+    vocabulary = old_vocabulary = tagger.vocabulary
     if new_tags:
         Y_new = given_tags.subset(given_tags.index(tag) for tag in new_tags).encode(train.tags)
         if isinstance(model, RelearnsTags) and source is not None and source.has_other_words:
@@ -332,36 +331,6 @@ def _comparison_facts(old_run: Tagger, new_run: Tagger, held_out: CatalogueImage
         "compared": part.n_tagged,
         "interval": interval,
     }
-
-
-def _switch_to(
-    learned: Tagger,
-    stored: StoredCatalogue,
-    rows_of: int | None,
-    job: CatalogueJob,
-    progress: Progress,
-    facts: dict[str, Any],
-    summary: str,
-) -> int:
-    """Write rows and predictions of a new run, make it the current run unless the job is cancelled; return its id."""
-    previous_run = stored.origin.fingerprint
-    is_new = all(run.fingerprint != learned.fingerprint for run in known_runs(stored))
-    run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True} if is_new else None)
-    writer = RowWriter(learned, stored, run_id)
-    writer.fill(CHUNK, job, progress)
-    writer.predict(CHUNK, job, progress)
-    if job.cancelled:
-        return run_id
-    with stored.transaction():
-        stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts=facts)
-        make_current(stored, run_id)
-        compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
-        stored.history.note(
-            FIT, run=learned.fingerprint, before_run=previous_run, full=rows_of is None, learned=summary, **compared
-        )
-    forget_old_rows(stored)
-    index_rows_if_due(learned, stored)
-    return run_id
 
 
 def _has_enough_images(tagger: Tagger, train: CatalogueImages) -> bool:

@@ -110,8 +110,6 @@ def open_mistakes(
     mistakes: list[Mistake] = []
 
     for image_id, name, mistake_kind, chance, low, high in entries:
-        if len(mistakes) == limit and tree is None:
-            break
         is_tagged = name in current_tags.get(image_id, ())
         if (
             image_id in records
@@ -122,7 +120,7 @@ def open_mistakes(
             and key in (None, tag_key(name))
         ):
             mistakes.append(Mistake(records[image_id].name, name, mistake_kind, chance, low, high, image_id))
-    return mistakes if tree is None else deepest(mistakes, tree)[:limit]
+    return (mistakes if tree is None else deepest(mistakes, tree))[:limit]
 
 
 def why_no_mistakes(stored: StoredCatalogue) -> str:

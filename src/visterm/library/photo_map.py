@@ -73,7 +73,17 @@ def map_clusters(stored: StoredCatalogue, photo_map: PhotoMap) -> list[MapCluste
     n = len(photo_map.ids)
     cells = np.minimum((photo_map.places * MAP_FIELDS).astype(np.int64), MAP_FIELDS - 1) @ [MAP_FIELDS, 1]
     sizes = np.bincount(cells, minlength=MAP_FIELDS**2)
-    counts = _counts_of_tags(stored, photo_map.ids, cells)
+    cell_of = dict(zip(photo_map.ids.tolist(), cells.tolist(), strict=True))
+    statement = (
+        "SELECT image_id, tags.name FROM predictions JOIN tags ON tags.id = tag_id WHERE run_id = ? AND confidence >= ?"
+    )
+    pairs = set(stored.database.rows(statement, (stored.runs.current().id, PREDICTED_FROM)))
+    pairs |= {(image_id, tag) for image_id, tags in stored.tags.held().items() for tag in tags}
+    counts: defaultdict[str, Counter[int]] = defaultdict(Counter)  # Tag -> number of its photos by field
+    for image_id, tag in sorted(pairs):
+        if image_id in cell_of:
+            counts[tag][cell_of[image_id]] += 1
+
     shares = {tag: sum(by_cell.values()) / n for tag, by_cell in counts.items()}
     clusters, used_tags = [], {""}
     for cell in np.argsort(-sizes, kind="stable")[: min(MAX_CLUSTERS, np.count_nonzero(sizes))].tolist():
@@ -84,21 +94,6 @@ def map_clusters(stored: StoredCatalogue, photo_map: PhotoMap) -> list[MapCluste
         nearest = np.square(places - places.mean(axis=0)).sum(axis=1).argmin()
         clusters.append(MapCluster(int(ids[nearest]), tag))
     return clusters
-
-
-def _counts_of_tags(stored: StoredCatalogue, ids: Ids, cells: Ids) -> dict[str, Counter[int]]:
-    """Return tag -> the number of photos that have it, or probably have it, by field."""
-    counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    cell_of = dict(zip(ids.tolist(), cells.tolist(), strict=True))
-    statement = (
-        "SELECT image_id, tags.name FROM predictions JOIN tags ON tags.id = tag_id WHERE run_id = ? AND confidence >= ?"
-    )
-    pairs = set(stored.database.rows(statement, (stored.runs.current().id, PREDICTED_FROM)))
-    pairs |= {(image_id, tag) for image_id, tags in stored.tags.held().items() for tag in tags}
-    for image_id, tag in sorted(pairs):
-        if image_id in cell_of:
-            counts[tag][cell_of[image_id]] += 1
-    return counts
 
 
 def draw_map(

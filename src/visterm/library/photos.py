@@ -125,19 +125,16 @@ def photos_of(
     left_out = tuple({os.path.realpath(item.image): item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
-        return ListedPhotos(
-            items, names, tag_lists, source, None, root, names_folder, left_out, remarks, corpus.source, corpus.tree
-        )  # fmt: skip
-    if items and not any(map(is_there, items)):
+    elif items and not any(map(is_there, items)):
         raise DataError(
             f"None of the {count_of(len(items), 'photo')} is where it was when its features were made (such as "
             f"{items[0]}), and a catalogue stores the paths of its photos. If they have moved, update the features: "
             "`visterm encode NEW_FOLDER -o FEATURES` keeps the rows of all photos with the same content."
         )
+    sha256_of = None if corpus.encoded is None else corpus.encoded.sha256_of
     return ListedPhotos(
-        items, names, tag_lists, source, corpus.encoded.sha256_of, root, names_folder, left_out,
-        tags_from=corpus.source, tree=corpus.tree,
-    )  # fmt: skip
+        items, names, tag_lists, source, sha256_of, root, names_folder, left_out, remarks, corpus.source, corpus.tree
+    )
 
 
 def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:
@@ -178,8 +175,14 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
     own name, because folders often have files with the same name. Photos outside of all indexed folders keep their
     names. The folders are stored in `stored`; the caller must have its writer lock.
     """
-    folders = _named_folders(stored)
-    stored_folders = dict(folders)
+    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS_KEY,))
+    try:
+        stored_folders = {str(folder): str(prefix) for folder, prefix in json.loads(text or "{}").items()}
+    except (ValueError, AttributeError) as error:
+        raise CorruptFileError(
+            f"{stored.database.path} is damaged: '{FOLDERS_KEY}' in its table meta is not valid JSON."
+        ) from error
+    folders = dict(stored_folders)
     recorded_folders = indexed_folders(stored, known_only=True) if not folders else []
     for folder in filter(None, [*recorded_folders, photos.names_folder]):
         _add_folder(stored, folders, folder)
@@ -195,17 +198,6 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
                 named_positions.append(position)
                 break
     return replace(photos, names=names), named_positions
-
-
-def _named_folders(stored: StoredCatalogue) -> dict[str, str]:
-    """Return the indexed folders: folder -> prefix of the names of its photos."""
-    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS_KEY,))
-    try:
-        return {str(folder): str(prefix) for folder, prefix in json.loads(text or "{}").items()}
-    except (ValueError, AttributeError) as error:
-        raise CorruptFileError(
-            f"{stored.database.path} is damaged: '{FOLDERS_KEY}' in its table meta is not valid JSON."
-        ) from error
 
 
 def _add_folder(stored: StoredCatalogue, folders: dict[str, str], folder: str) -> None:

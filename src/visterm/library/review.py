@@ -69,11 +69,9 @@ def review_queue(
     With `frequent`, tags that searches often show come first: instead of the division, the value is multiplied by the
     square root of the number of images that have the tag or are predicted to have it.
 
-    Without confidences, the order of predictions is pseudo-random but the same in each call. In experiments, asking
-    about each tag's best images first was less useful, although more answers were yes: searches already find these.
-
-    Questions come from stored predictions. Left out are tags that were given, accepted or rejected, tags that follow
-    from these in the `tree`, and each (image id, tag) in `skip`.
+    Without confidences, the order of predictions is pseudo-random but the same in each call: in experiments, asking
+    about each tag's best images first was less useful. Questions come from stored predictions. Left out are tags that
+    were given, accepted or rejected, tags that follow from these in the `tree`, and each (image id, tag) in `skip`.
     """
     open_questions = [question for question in _unanswered(stored) if question[:2] not in skip]
     n_images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}

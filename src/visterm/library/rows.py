@@ -137,31 +137,26 @@ class RowWriter:
 
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
         """Add missing rows of the run for present images, from stored features or by encoding them; return counts."""
-        stored = self._stored
-        unfilled = stored.images.without_rows(self._run_id)
-        if not unfilled:
-            return Filled(0, 0)
-        with_features = self.features.ids_in_shard_order(unfilled)  # for a video, the id of its first frame
-        without_features = sorted(set(unfilled) - set(with_features))
-        n_rows = n_encoded = 0
-        with reported(progress, "make rows", len(unfilled)):
-            for chunk in job.chunks(with_features, chunk_size):
-                ids, X = self.features.rows(stored.frames.with_frames(chunk))
-                self._commit_rows(ids, X, None)
-                n_rows += len(ids)
-                progress.advance(len(chunk))
-            for chunk in job.chunks(without_features, chunk_size):
-                n_encoded += len(self._encode_stored_images(chunk, StepProgress(progress)))
+        unfilled = self._stored.images.without_rows(self._run_id)
+        with_features, n_rows = self.features.ids_in_shard_order(unfilled), 0  # for a video, the id of its first frame
+        if with_features:
+            with reported(progress, "make rows", len(with_features)):
+                for chunk in job.chunks(with_features, chunk_size):
+                    ids, X = self.features.rows(self._stored.frames.with_frames(chunk))
+                    self._commit_rows(ids, X, None)
+                    n_rows += len(ids)
+                    progress.advance(len(chunk))
+        n_encoded = self.encode_missing(unfilled, chunk_size, job, progress)
         return Filled(n_rows + n_encoded, n_encoded)
 
-    def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
-        """Encode images that have no features yet and store their features, before training."""
+    def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> int:
+        """Encode images that have no features yet, store features and rows, and return the number of these images."""
         without_features = sorted(set(image_ids) - set(self.features.ids_in_shard_order(image_ids)))
         if not without_features:
-            return
+            return 0
         with reported(progress, "encode photos", len(without_features)):
-            for chunk in job.chunks(without_features, chunk_size):
-                self._encode_stored_images(chunk, StepProgress(progress))
+            chunks = job.chunks(without_features, chunk_size)
+            return sum(len(self._encode_stored_images(chunk, StepProgress(progress))) for chunk in chunks)
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict tags from features for all images without predictions of the run, including gone images."""

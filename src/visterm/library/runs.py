@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
+from visterm.core.types import CHUNK
 from visterm.learning.run import Run, check_opens
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, earlier_runs
 from visterm.library.rows import Filled, RowWriter
@@ -28,7 +29,6 @@ def switch_run(
     stored: StoredCatalogue,
     *,
     kind: str = USE_RUN,
-    chunk_size: int,
     job_id: int | None = None,
     progress: Progress = SILENT,
 ) -> Filled:
@@ -43,17 +43,10 @@ def switch_run(
             return Filled(0, 0)
         forget_unfinished(stored)
         run_id = keep_run(tagger, stored)
-        writer = RowWriter(tagger, stored, run_id)
         progress = StoredProgress(stored.jobs, job.id, progress)
-        filled = writer.fill(chunk_size, job, progress)
-        writer.predict(chunk_size, job, progress)
-        if not job.cancelled:
-            with stored.transaction():
-                make_current(stored, run_id)
-                stored.tags.spell_as(tagger.vocabulary.tags)
-                stored.history.note(kind, run=tagger.fingerprint, before=previous_run, folder=tagger.path)
-            forget_old_rows(stored)
-            index_rows_if_due(tagger, stored)
+        filled = bring_into_use(
+            tagger, stored, run_id, job, progress, kind=kind, before=previous_run, folder=tagger.path
+        )
         job.message = f"{filled.rows:,} rows, {filled.encoded:,} encoded"
         if kind == GO_BACK and not job.cancelled:
             job.message = f"Back to run {run_id}; {job.message}"
@@ -63,7 +56,7 @@ def switch_run(
 def keep_run(
     tagger: Tagger, stored: StoredCatalogue, *, rows_of: int | None = None, facts: Mapping[str, object] | None = None
 ) -> int:
-    """Copy a run into the catalogue, and return its id in the catalogue. Use `make_current` to make it the current run.
+    """Copy a run into the catalogue, and return its id in the catalogue. `bring_into_use` makes it the current run.
 
     Raises StorageError if the copy cannot be written.
     """
@@ -78,12 +71,39 @@ def keep_run(
     )
 
 
-def make_current(stored: StoredCatalogue, run_id: int) -> None:
-    """Make a run the current run, inside a transaction, and test that its copy in the catalogue can search."""
-    stored.use_run(run_id)
-    if stored.folder is not None:
-        run = Run.open(stored.run_folder, None)
-        stored.search(run.tag_rows(np.arange(min(1, len(run.vocabulary)), dtype=np.int32)), 1)
+def bring_into_use(
+    tagger: Tagger,
+    stored: StoredCatalogue,
+    run_id: int,
+    job: CatalogueJob,
+    progress: Progress,
+    *,
+    kind: str,
+    facts: Mapping[str, object] | None = None,
+    **details: object,
+) -> Filled:
+    """Write the rows and predictions of a run, and make it the current run unless the job is cancelled.
+
+    Before that, its copy in the catalogue has to answer a search. `facts` replace the facts of the run, if given;
+    `kind` and `details` are its entry in the history.
+    """
+    writer = RowWriter(tagger, stored, run_id)
+    filled = writer.fill(CHUNK, job, progress)
+    writer.predict(CHUNK, job, progress)
+    if job.cancelled:
+        return filled
+
+    with stored.transaction():
+        stored.runs.add(tagger.fingerprint, tagger.encoder.fingerprint, facts=facts)
+        stored.use_run(run_id)
+        if stored.folder is not None:
+            run = Run.open(stored.run_folder, None)
+            stored.search(run.tag_rows(np.arange(min(1, len(run.vocabulary)), dtype=np.int32)), 1)
+        stored.tags.spell_as(tagger.vocabulary.tags)
+        stored.history.note(kind, run=tagger.fingerprint, **details)
+    forget_old_rows(stored)
+    index_rows_if_due(tagger, stored)
+    return filled
 
 
 def forget_old_rows(stored: StoredCatalogue) -> None:

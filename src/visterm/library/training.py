@@ -125,22 +125,15 @@ def _with_best_frames(
         return part
     ids, F = features.rows([frame.image_id for frames in frames_of.values() for frame in frames])
     row_of = {image_id: row for row, image_id in enumerate(ids)}
-    video_positions, frame_rows = [], []
+    chosen_rows = np.arange(len(part))  # of the images' rows, followed by those of all frames
     for position, image in enumerate(part.images):
         tags = [tagger.vocabulary.get(tag) for tag in (*part.tags[position], *part.negatives[position])]
         columns = sorted({tag for tag in tags if tag is not None})
         rows = [row_of[frame.image_id] for frame in frames_of.get(image.id, ()) if frame.image_id in row_of]
         if columns and rows:
             scores = tagger.model.decision_function(F[np.array(rows)])[:, columns].sum(axis=1)
-            video_positions.append(position)
-            frame_rows.append(rows[int(np.argmax(scores))])
-    if not video_positions:
-        return part
-
-    others = np.setdiff1d(np.arange(len(part)), video_positions)
-    return replace(
-        part, X=stack_rows([part.X[others], F[np.array(frame_rows)]])[np.argsort([*others.tolist(), *video_positions])]
-    )
+            chosen_rows[position] = len(part) + rows[int(np.argmax(scores))]
+    return replace(part, X=stack_rows([part.X, F])[chosen_rows]) if ids else part
 
 
 def unjudged_rows(stored: StoredCatalogue, features: CatalogueFeatures, train: CatalogueImages) -> Matrix | None:

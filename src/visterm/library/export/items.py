@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,11 +81,9 @@ class FileChange:
             | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
             for mark in self.added
         ]
-        return {
-            "image": self.image, "target": self.target, "added": added, "removed": list(self.removed),
-            "left_out": list(self.left_out), "copied": list(self.copied), "taken_off": list(self.taken_off),
-            "staying": list(self.staying), "put_back": list(self.put_back),
-        }  # fmt: skip
+        kinds = ("removed", "left_out", "copied", "taken_off", "staying", "put_back")
+        tags = {kind: list(getattr(self, kind)) for kind in kinds}
+        return {"image": self.image, "target": self.target, "added": added, **tags}
 
 
 class Parents:
@@ -104,9 +103,9 @@ class Parents:
     ) -> None:
         self._tree, self._branch = tree, branch
         self._tag_of_key = {tag_key(tag): tag for tag in tags}
-        self._parent_keys: dict[str, list[str]] = {}
+        self._parent_keys: defaultdict[str, list[str]] = defaultdict(list)
         for child, parent in pairs:
-            self._parent_keys.setdefault(tag_key(child), []).append(tag_key(parent))
+            self._parent_keys[tag_key(child)].append(tag_key(parent))
 
     @classmethod
     def of_run(cls, tagger: Tagger, branch: tuple[str, ...] = ()) -> Parents:
@@ -125,29 +124,22 @@ class Parents:
         if self._tree is not None:
             names = self._tree.path(tag)
             return own_names(names) if len(names) > 1 else ()
-        names, visited = [tag], {tag_key(tag)}
-        parent = self._nearest(tag_key(tag), visited)
-        while parent is not None:
-            names.append(self._tag_of_key[parent])
-            parent = self._nearest(parent, visited)
+        names, visited = [tag], {tag_key(tag)}  # relations may be circular
+        queue = self._parent_keys[tag_key(tag)]
+        while queue:
+            key, *queue = queue
+            if key in visited:
+                continue
+            visited.add(key)
+            is_nearest = key in self._tag_of_key
+            if is_nearest:
+                names.append(self._tag_of_key[key])
+            queue = [*(() if is_nearest else queue), *self._parent_keys[key]]
         return own_names(reversed(names)) if len(names) > 1 else ()
 
     def own_name(self, tag: str) -> str:
         """Return the name of a tag in files: the last name of its path."""
         return (self.path(tag) or (tag,))[-1]
-
-    def _nearest(self, key: str, visited: set[str]) -> str | None:
-        """Return the nearest parent in `tags`; `visited` collects visited tags, because relations may be circular."""
-        queue = list(self._parent_keys.get(key, ()))
-        while queue:
-            parent = queue.pop(0)
-            if parent in visited:
-                continue
-            visited.add(parent)
-            if parent in self._tag_of_key:
-                return parent
-            queue += self._parent_keys.get(parent, ())
-        return None
 
 
 def branch_path(text: str | None) -> tuple[str, ...]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+
+from visterm.encoders.preparation import views_of
 
 FOLDER = Path(__file__).parent
 
@@ -31,50 +34,9 @@ def read_photo(path: str, max_side: int) -> Image.Image:
 
 def pictures_of(photo: Image.Image, prepared: dict[str, Any]) -> list[NDArray[np.uint8]]:
     """Return the network's input pictures of a photo, as uint8 arrays of its input size."""
-    height, width = prepared["size"]
-    resample = Image.Resampling[prepared["interpolation"].upper()]
-    photo_width, photo_height = photo.size
-    crop = (prepared["crop"] or 1) if prepared["views"] == "trained" else 1
-    if prepared["views"] == "trained" and prepared["resize"] is not None:
-        return [_exact_picture(photo, prepared, resample)]
-    if prepared["views"] == "trained" and prepared["crop"] is None:
-        return [np.asarray(photo.resize((width, height), resample))]
-    crop_width = min(photo_width, photo_height * width / height)  # of the largest crop that fits
-    crop_height = min(photo_height, photo_width * height / width)
-    if crop == 1 and (crop_width, crop_height) == (photo_width, photo_height):
-        return [np.asarray(photo.resize((width, height), resample))] * len(prepared["places"])
-    pictures = []
-    for share in prepared["places"]:  # None: the whole photo; 0 to 1: from its start to its end
-        wanted_width, wanted_height = (crop_width * crop, crop_height * crop) if share is not None else photo.size
-        start, top = (photo_width - wanted_width) * (share or 0), (photo_height - wanted_height) * (share or 0)
-        box = start, top, min(start + wanted_width, photo_width), min(top + wanted_height, photo_height)
-        pictures.append(np.asarray(photo.resize((width, height), resample, box=box)))
-    return pictures
-
-
-def _exact_picture(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resampling) -> NDArray[np.uint8]:
-    """Return the single input picture for a network with an exactly known resizing method."""
-    height, width = prepared["size"]
-    photo_width, photo_height = photo.size
-    if prepared["resize"] == "squash":
-        return np.asarray(photo.resize((width, height), resample))
-    if prepared["resize"] == "pad":
-        ratio = max(photo_height / height, photo_width / width)
-        size = round(photo_width / ratio), round(photo_height / ratio)
-        start, top = -((width - size[0]) // 2), -((height - size[1]) // 2)
-    else:
-        to_int = int if prepared["resize"] == "shortest_floor" else round
-        if height == width:
-            short_side = round(height / (prepared["crop"] or 1))
-            long_side = int(short_side * max(photo_width, photo_height) / min(photo_width, photo_height))
-            size = (short_side, long_side) if photo_width <= photo_height else (long_side, short_side)
-        else:
-            ratio = min(photo_height / height, photo_width / width) * (prepared["crop"] or 1)
-            size = round(photo_width / ratio), round(photo_height / ratio)
-        start, top = to_int((size[0] - width) / 2), to_int((size[1] - height) / 2)
-    picture = Image.new("RGB", (width, height), (round(prepared["fill"]),) * 3)
-    picture.paste(photo.resize(size, resample), (-start, -top))
-    return np.asarray(picture)
+    settings: Any = SimpleNamespace(**prepared)
+    pictures = list(views_of(np.asarray(photo), settings, prepared["views"]))
+    return pictures * (len(prepared["places"]) // len(pictures))
 
 
 def main(photos: list[str]) -> None:

@@ -7,10 +7,11 @@ in the lines of `labels.txt`.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import file_hash, whole_folder
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders import preparation as photo_preparation
 from visterm.encoders.onnx_graph import GraphSteps, around_network, read_network, weight_files
 from visterm.encoders.preparation import VIEWS, Preparation, views_of
 from visterm.models.abilities import WritesSteps
@@ -34,6 +36,7 @@ from visterm.tagging.tagger import Tagger
 PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # Names of the input and the outputs
 GRAPH_FILE, LABELS_FILE, PREPARATION_FILE = "model.onnx", "labels.txt", "preparation.json"
 EXAMPLE_FILE, README_FILE = "tag_photo.py", "README.md"
+VISTERM_IMPORT = "from visterm.encoders.preparation import views_of\n"  # Replaced in the example by the code itself
 MAX_ERROR = 1e-4  # Maximum difference between graph and run on random test pictures
 N_TEST_PICTURES = 4
 
@@ -176,9 +179,20 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
             **asdict(graph.preparation),
         }
         (folder / PREPARATION_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / EXAMPLE_FILE)
+        (folder / EXAMPLE_FILE).write_text(_example_code(), encoding="utf-8")
         (folder / README_FILE).write_text(_readme(tagger, graph), encoding="utf-8")
     return graph
+
+
+def _example_code() -> str:
+    """Return the example with the code that it imports from visterm, so that it runs without visterm."""
+    functions: tuple[Callable[..., object], ...] = (
+        views_of, photo_preparation.boxes_of, photo_preparation._resized_and_offset,
+    )  # fmt: skip
+    constants = f"VIEWS = {VIEWS!r}\nRESIZE_FILTERS = {{n.name.lower(): n for n in Image.Resampling}}\n"
+    code = "\n\n".join([constants, *map(inspect.getsource, functions)])
+    example = Path(__file__).with_name("onnx_example.py").read_text(encoding="utf-8")
+    return example.replace(VISTERM_IMPORT, code)
 
 
 @contextmanager
@@ -329,10 +343,8 @@ preview builds since September 2026). Older versions accept TensorFlow models on
 3. Restart PhotoPrism, check that `photoprism vision ls` lists the model, and run `photoprism vision run -m labels
    --force`.
 
-PhotoPrism needs one distribution over all labels. If the confidences of a photo's tags sum to more than 1, they are
-divided by their sum; otherwise the remaining probability is the label `{BACKGROUND_LABEL}`, which PhotoPrism drops. So
-PhotoPrism's percentages are lower than visterm's, and `Thresholds: Confidence` is {threshold}. PhotoPrism keeps the
-five best labels, in lower case, by its own rules.
+PhotoPrism needs one distribution over all labels, of which it drops `{BACKGROUND_LABEL}`. So its percentages are lower
+than visterm's, and `Thresholds: Confidence` is {threshold}.
 
 {views}With `visterm serve`, PhotoPrism gets the unchanged confidences: see docs/service.md of visterm.
 {privacy_warning(tagger)}"""

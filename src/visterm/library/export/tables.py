@@ -10,10 +10,11 @@ from pathlib import Path
 
 from PIL import Image
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import StorageError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
-from visterm.core.wording import json_text, one_of
+from visterm.core.wording import json_text
 from visterm.data.image_folders import suffix_of
 from visterm.data.sidecars import content_of, replace_file
 from visterm.data.text_files import guarded
@@ -47,13 +48,11 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
 
     "csv": columns file_name, tags (by people, for `visterm fit --tags`), predicted and confidence, with values joined
     by ``;``; lists with a ``;`` or ``,`` in a tag are written as JSON. "jsonl": the same data as lists, and the
-    fingerprint of the run. Raises UserError for any other `to`.
+    fingerprint of the run.
 
     CSV cells that a spreadsheet would interpret as formulas, because they begin with ``=``, ``+``, ``-``, ``@``, a tab
     or a carriage return, are prefixed with an apostrophe. `visterm fit --tags` removes it again.
     """
-    if to not in TABLES:
-        raise UserError(f"'{to}' is not a table format.", setting="to", value=to, expected=" or ".join(TABLES))
     table = io.StringIO(newline="")
     if to == CSV:
         table.write(_row(TABLE_COLUMNS))
@@ -124,8 +123,7 @@ def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: boo
     "imagefolder" has links to them; with `copy`, both have copies. Raises UserError if `to` is invalid; StorageError if
     `out` is not empty.
     """
-    if to not in DATASETS:
-        raise UserError(f"'{to}' is not a data set format.", setting="to", value=to, expected=one_of(DATASETS))
+    check_choice(to, "to", DATASETS)
     with export_folder(out) as folder:
         (_write_fiftyone if to == FIFTYONE else _write_imagefolder)(items, folder, copy=copy)
 
@@ -170,15 +168,14 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
         if copy:
             shutil.copyfile(item.path, folder / PHOTO_FOLDERS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
         for labels, marks in zip(label_maps, given_and_predicted(item), strict=True):
-            labels[name] = [_label_of(mark, classes) for mark in marks] or None
+            labels[name] = [
+                {"label": classes.setdefault(mark.tag, len(classes))}
+                | ({} if mark.confidence is None else {"confidence": mark.confidence})
+                for mark in marks
+            ] or None
 
     if not copy:
         (folder / "data.json").write_text(json_text(paths, indent=1), encoding="utf-8")
     for file, labels in zip(("labels.json", "predictions.json"), label_maps, strict=True):
         (folder / file).write_text(json_text({"classes": list(classes), "labels": labels}, indent=1), encoding="utf-8")
     (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
-
-
-def _label_of(mark: Mark, classes: dict[str, int]) -> dict[str, object]:
-    number = classes.setdefault(mark.tag, len(classes))
-    return {"label": number} if mark.confidence is None else {"label": number, "confidence": mark.confidence}

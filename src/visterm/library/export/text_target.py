@@ -116,11 +116,10 @@ def _updated_note(
 ) -> TextNote:
     given = [mark.tag for mark in added if mark.source == GIVEN]
     predicted = [mark.tag for mark in added if mark.source != GIVEN]
-    is_new, size = old is None, len(old or b"")
-    if note is not None:
-        given = [*(tag for tag in note.given if tag_key(tag) not in rejected), *given]
-        predicted = [*(tag for tag in note.predicted if tag_key(tag) not in rejected), *predicted]
-        is_new = note.made
-        is_unchanged = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
-        size = note.length if is_unchanged and note.length is not None else -1
-    return TextNote(path.name, given, predicted, is_new, None if size < 0 else size, hashlib.sha256(new).hexdigest())
+    sha256 = hashlib.sha256(new).hexdigest()
+    if note is None:
+        return TextNote(path.name, given, predicted, old is None, len(old or b""), sha256)
+    given = [*(tag for tag in note.given if tag_key(tag) not in rejected), *given]
+    predicted = [*(tag for tag in note.predicted if tag_key(tag) not in rejected), *predicted]
+    is_unchanged = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
+    return TextNote(path.name, given, predicted, note.made, note.length if is_unchanged else None, sha256)

@@ -224,13 +224,9 @@ class BySum:
             best = rows.search(q, k, among=photos.passing)
         else:
             # Usually few rejected photos are among the best, so a slightly longer ranking is long enough
-            for n in [2 * k, k + n_out][: 1 + (n_out <= MAX_DROPPED)] if k else ():
-                ranking = rows.search(q, n, among=photos.passing)
-                kept_positions = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
-                if len(kept_positions) >= k or ranking.ids.shape[1] < n or n == k + n_out:
-                    best = Ranking(ranking.ids[:, kept_positions], ranking.scores[:, kept_positions])
-                    break
-            else:
+            longer = rows.search(q, k + min(n_out, MAX_DROPPED), among=photos.passing) if k else EMPTY_RANKING
+            best = ranking_at(longer, np.flatnonzero(positions_of(longer.ids[0], photos.left_out) < 0))
+            if not k or (best.ids.shape[1] < k and n_out > MAX_DROPPED):
                 best = rows.search(q, k, among=photos.ids)
 
         return Ranked(best, judged)
@@ -275,8 +271,8 @@ class ByConfidence:
 
         if k and not has_cutoff and (tree is None or not tree.has_under(words.tags)):
             # Compute confidences only for photos that come first or may be among the k most likely photos
-            certain_positions, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
-            likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain_positions)
+            certain_positions, n_best = judged.certain_positions(ids), k + len(judged.left_out)
+            likely = contenders(self.calibration, products, words.tags, words.weights, n_best, certain_positions)
             needed_positions = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[needed_positions], products[needed_positions]
 
@@ -288,21 +284,14 @@ class ByConfidence:
         if not has_cutoff:
             best = _best(ids, logs, k, *([products @ words.weights] if self.is_default else []))
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
-        best, n_likely = self._likeliest(ids, logs)
-        judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
-        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
-
-    def _likeliest(self, ids: Ids, logs: NDArray[np.float64]) -> tuple[Ranking, int]:
-        """Rank all photos above the cut-off, and also return their number.
-
-        This sorts all photos, which takes most of the time of a search with a cut-off.
-        """
-        order, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
+        order, values = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))  # takes most of the time
         P = np.exp(logs[order[0]])
         n_likely = expected_f1_cutoff(P) if self.cutoff else len(P)
         if self.min_confidence is not None:
             n_likely = min(n_likely, int(np.count_nonzero(self.min_confidence <= P)))
-        return Ranking(ids[order[:, :n_likely]], scores[:, :n_likely]), n_likely
+        best = Ranking(ids[order[:, :n_likely]], values[:, :n_likely])
+        judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
+        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
 
 def contenders(
@@ -411,8 +400,6 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
     """
     judged, (best, best_scores), (model_sums, ranking_values) = ranked.judged, ranked.best, sums
     scores = ranking_values if ranked.scores is None else ranked.scores
-    if len(judged.ids) == 0:
-        return Ranking(best[:, : k or None], best_scores[:, : k or None]), [None] * len(best[0, : k or None])
     others = np.flatnonzero(positions_of(best[0], judged.ids) < 0)[: k or None]
     ids, values = best[0, others], best_scores[0, others]
     leads = judged.leads

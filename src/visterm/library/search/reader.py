@@ -26,13 +26,13 @@ from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordS
 from visterm.library.search.result import Found, Group, Share, related_tags, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.store.filters import COLUMNS, PREDICTED_FROM, SORTS, Filter
+from visterm.tagging.tagger import Tagger
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
     from visterm.data.tag_tree import TagTree
     from visterm.store.catalogue import StoredCatalogue
     from visterm.store.current_rows import CurrentRows
-    from visterm.tagging.tagger import Tagger
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
@@ -53,6 +53,7 @@ class CatalogueReader:
     stored: StoredCatalogue
     tagger: Tagger
     _fingerprint: str
+    _n_jobs: int | None
 
     def _use_tagger(self, tagger: Tagger) -> None:
         """Use a run for searches."""
@@ -105,8 +106,11 @@ class CatalogueReader:
         return self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32)))
 
     def refresh(self) -> bool:
-        """Open the current run again if it was changed; return whether it was changed."""
-        raise NotImplementedError
+        """Open the current run again if another process or thread has changed it; return whether it was changed."""
+        if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
+            return False
+        self._use_tagger(Tagger.open(self.stored.run_folder, self._n_jobs))
+        return True
 
     def search(
         self,
@@ -125,14 +129,10 @@ class CatalogueReader:
         word that is not a tag uses its vector, if the run was fitted with `word_vectors` that include it.
 
         Feedback counts immediately. Photos that people tagged with all the words come first: those to which all words
-        were given, then those with accepted words, each by score. All other photos follow by score. In them, a word
-        that a person gave or accepted counts as certain, and so does a `-word` that a person rejected: its confidence
-        is 1, and in a sum it counts as much as in the best of some thousand photos.
-
-        A word that is not a tag may name photos: a file, a folder, a camera, a year or a month. Then only these photos
-        are searched. Photos for which a word was rejected, or that people tagged with a `-word`, are left out. A tag
-        that no run has learned yet has no score: photos with such a tag come first; if all words are such tags, only
-        those are found.
+        were given, then those with accepted words, each by score. In all other photos, a word that a person gave or
+        accepted counts as certain, and so does a `-word` that a person rejected. Photos for which a word was rejected,
+        or that people tagged with a `-word`, are left out. Photos with a tag that no run has learned yet come first;
+        if all words are such tags, only those are found.
 
         Parameters
         ----------

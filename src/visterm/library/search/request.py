@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
-from visterm.library.search.result import EXPANSIONS, Found, Group
-from visterm.store.filters import MATCH, SORTS, Filter
+from visterm.library.search.result import Found, Group
+from visterm.store.filters import MATCH, Filter
 
 NO_FILTER = Filter()
 
@@ -37,22 +36,15 @@ class SearchRequest:
         Raises
         ------
         UserError
-            If options are incompatible or out of range, or there is nothing to search for.
+            If options are incompatible, or there is nothing to search for.
         """
         by_words = self.words is not None and self.like is None
         if self.words is None and self.like is None and not self.among:
             advice = "Pass `words`, a photo as `like`, or a filter."
             raise UserError("Missing argument `words`.", setting="words", advice=advice)
-        if self.sort is not None:
-            check_choice(self.sort, "sort", SORTS)
         if self.sort == MATCH and self.words is None and self.like is None:
             problem = "`sort` chance and a search without words do not go together."
             raise UserError(problem, setting="sort", value=MATCH, advice="Leave one of the two out.")
-
-        for how in self.expand:
-            check_choice(how, "expand", EXPANSIONS)
-        if self.min_confidence is not None:
-            check_number(self.min_confidence, "min_confidence", least=0, below=1)
 
         word_options = {
             "cutoff": self.cutoff, "min_confidence": self.min_confidence,

@@ -132,14 +132,9 @@ def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     """
     check_choice(how, "expand", EXPANSIONS)
     positive_tags = query.weights.indices[query.weights.data > 0]
-    unlearned = [*([] if query.outside is None else query.outside.words), *query.not_learned]
-    if not len(positive_tags) and unlearned:
-        problem = f"Only tags that the run has learned have relations, and it has not learned: {', '.join(unlearned)}."
-        raise UserError(problem, setting="expand", value=how, advice="Leave `expand` out, or add a tag.")
-
     if not len(positive_tags):
-        problem = "All words of the search have a '-', so there is no word to expand."
-        raise UserError(problem, setting="expand", value=how, advice="Add a word without a '-'.")
+        problem = "There is no word to expand: it must be a tag that the run has learned, without a '-'."
+        raise UserError(problem, setting="expand", value=how, advice="Leave `expand` out, or add such a tag.")
     related = _parts(tagger, positive_tags) if how == PARTS else _siblings(tagger, positive_tags)
     first_of_tag: dict[str, RelatedTag] = {}
     for item in related:
