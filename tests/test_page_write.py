@@ -40,7 +40,7 @@ def test_tags_are_shown_written_and_removed_again_by_the_page_alone(window, path
     page.locator("select[name=to]").select_option("digikam")
     page.locator("[name=branch]").check()
     page.locator("button", has_text="Show what would be written").click()
-    page.locator(".job.done .message", has_text=" right.").wait_for(timeout=SECONDS)
+    page.locator(".job.done .message", has_text="right; with precision 0.9:").wait_for(timeout=SECONDS)
     assert files(photos) == before
     assert page.locator(".job .message").inner_text().startswith("Would add ")
     for width in (390, 1280):
