@@ -604,7 +604,7 @@ def test_a_dry_run_says_how_many_photos_and_tags_there_are(to, command, run, tmp
     assert expected in err
 
 
-def test_a_dry_run_of_a_catalogue_says_how_many_are_right(command, run, tmp_path):
+def test_a_dry_run_of_a_catalogue_says_how_many_are_right_and_what_a_higher_precision_adds(command, run, tmp_path):
     paths = sorted((tmp_path / "photos").iterdir())
     Catalogue(Tagger.load(run / "run", n_jobs=1)).add(paths, [["Ann"]] * 40).save(tmp_path / "catalogue")
     _, out, err = command("export catalogue --dry-run --json")
@@ -612,7 +612,14 @@ def test_a_dry_run_of_a_catalogue_says_how_many_are_right(command, run, tmp_path
     added = [mark for change in changes for mark in change["added"]]
     right = sum(mark.get("confidence", 1.0) for mark in added)
     assert totals["totals"]["right"] == pytest.approx(right, abs=0.1)
-    assert f"Would add 80 tags to 40 files for 40 photos, about {right:.0f} right." in err
+    precise = totals["totals"]["precise"]
+    assert precise["precision"] == 0.9
+    assert f"Would add 80 tags to 40 files for 40 photos, about {right:.0f} right; with precision 0.9: " in err
+    _, out, err = command("export catalogue --dry-run --json --precision 0.9")
+    totals = json.loads(out.splitlines()[-1])["totals"]
+    assert (totals["added"], totals["right"]) == (precise["added"], precise["right"])
+    assert "precise" not in totals
+    assert "with precision" not in err
 
 
 def test_a_keyword_that_was_taken_off_is_named_and_goes_with_take_off(command, run, tmp_path):

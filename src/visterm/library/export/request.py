@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from visterm.core.errors import UserError
@@ -18,6 +19,7 @@ from visterm.library.export.sources import CatalogueSource, Limits, RunSource
 from visterm.library.export.writing import TXT, XMP, export_tags, make_target, undo_tags
 
 COUNTED = ("added", "removed", "left_out", "copied", "taken_off", "put_back")  # Changes whose tags are counted
+SHOWN_PRECISION = 0.9  # Precision with which a dry run compares the default
 MAX_NAMED_KEYWORDS = 5
 
 
@@ -53,6 +55,7 @@ class ExportTotals:
     staying: Counter[str] = field(default_factory=Counter)  # Rejected keyword in files -> number of photos
     n_staying_photos: int = 0
     skipped: list[Skipped] = field(default_factory=list)
+    precise: ExportTotals | None = None  # In a dry run: what `SHOWN_PRECISION` would add
 
     def items(self, source_items: Iterable[ExportItem | Skipped]) -> Iterator[ExportItem]:
         """Yield and count the photos to write; keep those that cannot be read."""
@@ -74,9 +77,11 @@ class ExportTotals:
             for kind in COUNTED:
                 self.counts[kind] += len(getattr(change, kind))
             for mark in change.added:
-                chance = 1.0 if mark.source == GIVEN else mark.confidence
                 self.n_predicted += mark.source != GIVEN
-                self.right = None if self.right is None or chance is None else self.right + chance
+                if mark.source != GIVEN and mark.confidence is None:
+                    self.right = None
+                elif self.right is not None:
+                    self.right += 1.0 if mark.source == GIVEN else mark.confidence or 0.0
             self.staying.update(change.staying)
             self.n_staying_photos += bool(change.staying)
             yield change
@@ -84,8 +89,16 @@ class ExportTotals:
     def as_dict(self) -> dict[str, object]:
         """Return the totals as JSON data."""
         counts = {name: self.counts[name] for name in ("photos", "files", *COUNTED)}
-        right = None if self.right is None else round(self.right, 1)
-        return {**counts, "right": right, "staying": dict(self.staying), "skipped": len(self.skipped)}
+        facts: dict[str, object] = {
+            "right": None if self.right is None else round(self.right, 1),
+            "staying": dict(self.staying),
+        }
+        precise = self.precise
+        if precise is not None:
+            facts["precise"] = {
+                "precision": SHOWN_PRECISION, "added": precise.counts["added"], "right": round(precise.right or 0, 1)
+            }  # fmt: skip
+        return {**counts, **facts, "skipped": len(self.skipped)}
 
     def summary(self, request: ExportRequest) -> str:
         """Return the totals as sentences."""
@@ -102,6 +115,9 @@ class ExportTotals:
             message = f"{add} {count_of(counts['added'], 'tag')} and {remove} {counts['removed']:,} in {files}"
             message += self._right()
 
+        if self.precise is not None:
+            tags = count_of(self.precise.counts["added"], "tag")
+            message += f"; with precision {SHOWN_PRECISION:g}: {tags}{self.precise._right(always=True)}"
         if counts["left_out"]:
             message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
         if counts["copied"]:
@@ -113,9 +129,9 @@ class ExportTotals:
                 message += f"; {count_of(counts[kind], 'keyword')} {'to be ' * request.dry_run}{verb}"
         return f"{message}.{self._staying()}"
 
-    def _right(self) -> str:
+    def _right(self, *, always: bool = False) -> str:
         """Return how many of the added tags are expected to be right, if there are predictions with confidences."""
-        return f", about {self.right:,.0f} right" if self.right is not None and self.n_predicted else ""
+        return f", about {self.right:,.0f} right" if self.right is not None and (always or self.n_predicted) else ""
 
     def _staying(self) -> str:
         n_tags, n_photos = len(self.staying), self.n_staying_photos
@@ -138,7 +154,8 @@ def export_files(
 ) -> Generator[FileChange]:
     """Write or remove tags photo by photo; yield each change, and count it in `totals`.
 
-    Photos outside of `folders`, which have no links, are skipped; None: all are written.
+    Photos outside of `folders`, which have no links, are skipped; None: all are written. A dry run of a catalogue's
+    export with the default limits also counts what `SHOWN_PRECISION` would add.
     """
     request.check()
     target = make_target(request.to, keep_originals=request.keep_originals)
@@ -157,6 +174,13 @@ def export_files(
             take_off=request.take_off,
         )
     )  # fmt: skip
+    if not request.dry_run or request.limits != Limits() or not isinstance(source, CatalogueSource):
+        return
+    precise = ExportTotals()
+    with suppress(UserError):  # a run without figures for the cut-offs
+        request = replace(request, limits=Limits(precision=SHOWN_PRECISION))
+        deque(export_files(source, request, precise, progress, folders=folders), maxlen=0)
+        totals.precise = precise
 
 
 def _inside(items: Iterable[ExportItem | Skipped], folders: Sequence[Path] | None) -> Iterator[ExportItem | Skipped]:
