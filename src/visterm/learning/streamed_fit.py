@@ -22,8 +22,8 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.writing import whole_file
 from visterm.data.tag_formats.tables import check_in_file
-from visterm.features.streaming.joining import BYTES_PER_WORD, NO_SPLIT, PAIRS_PER_BATCH, VALID, TagsOnDisk
-from visterm.features.streaming.memory import WINDOWS, Plan
+from visterm.features.streaming.joining import IMAGES_PER_BATCH, NO_SPLIT, VALID, TagsOnDisk
+from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions, survey
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
@@ -98,10 +98,7 @@ def fit_streamed(
     encoder = encoder_of(start.encoder, fitted_encoder, shards.contents.asked, any_encoder=any_encoder)
 
     with _work_folder(Path(work)) as folder:
-        table = TagsOnDisk(
-            folder, shards, tags, min_count=min_count, aliases=aliases, split=split,
-            max_words=max(10_000, plan.memory // WINDOWS // BYTES_PER_WORD), **columns,
-        )  # fmt: skip
+        table = TagsOnDisk(folder, shards, tags, min_count=min_count, aliases=aliases, split=split, **columns)
         reference = None if idf is None else reference_of(idf, encoder, table.vocabulary)
         start = start.changed(encoder=encoder, reference=reference)
         share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
@@ -188,8 +185,8 @@ def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, stats: Survey, pl
     """Return the result of the fit: vocabulary, counts, and the sorted hashes of image names."""
     split_bits = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
     hashes = [np.empty(0, np.uint64)]
-    for first in range(0, len(tags.index.hashes), PAIRS_PER_BATCH):
-        part = slice(first, first + PAIRS_PER_BATCH)
+    for first in range(0, len(tags.index.hashes), IMAGES_PER_BATCH):
+        part = slice(first, first + IMAGES_PER_BATCH)
         hashes.append(tags.index.hashes[part][(tags.bits[tags.index.positions[part]] & split_bits) > 0])
     learned = start.changed(
         vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))

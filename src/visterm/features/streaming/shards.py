@@ -29,7 +29,6 @@ from visterm.features.stored import finished_contents
 from visterm.features.training_rows import check_fingerprint
 
 ROWS_PER_CHUNK = 4096  # Approximate number of rows per chunk, large enough to make the overhead per chunk small
-NAMES_PER_BUCKET = 2**20  # Approximate number of names to sort at a time
 
 T = TypeVar("T")
 
@@ -131,31 +130,15 @@ class Shards:
 class NameIndex:
     """Finds positions of images by hashes of their names (like `LearnedImages`), in files with 16 bytes per image.
 
-    `names` yields lists with the names of all `n` images, in the order of the positions; files are in `folder`.
+    `names` yields lists with the names of all images, in the order of the positions; files are in `folder`.
     """
 
-    def __init__(self, folder: Path, names: Iterable[list[str]], n: int) -> None:
-        unsorted = new_map(folder / "names.npy", np.uint64, (n,))
-        start = 0
-        for batch in names:
-            unsorted[start : start + len(batch)] = name_hashes(batch)
-            start += len(batch)
-
-        self.hashes = new_map(folder / "hashes.npy", np.uint64, (n,))
-        self.positions = new_map(folder / "positions.npy", np.int64, (n,))
-        n_buckets, start, shift = -(-n // NAMES_PER_BUCKET), 0, np.uint64(32)
-        for bucket in range(n_buckets):  # each bucket is a range of hashes, for which all hashes are read in parts
-            hashes, positions = [], []
-            for first in range(0, n, NAMES_PER_BUCKET):
-                part = np.asarray(unsorted[first : first + NAMES_PER_BUCKET])
-                in_bucket = np.flatnonzero((part >> shift) * np.uint64(n_buckets) >> shift == bucket)
-                hashes.append(part[in_bucket])
-                positions.append(in_bucket + first)
-            bucket_hashes = np.concatenate(hashes)
-            order = np.argsort(bucket_hashes)
-            stop = start + bucket_hashes.size
-            self.hashes[start:stop], self.positions[start:stop] = bucket_hashes[order], np.concatenate(positions)[order]
-            start = stop
+    def __init__(self, folder: Path, names: Iterable[list[str]]) -> None:
+        hashes = np.concatenate([np.empty(0, np.uint64), *map(name_hashes, names)])
+        order = np.argsort(hashes)
+        self.hashes = new_map(folder / "hashes.npy", np.uint64, hashes.shape)
+        self.positions = new_map(folder / "positions.npy", np.int64, hashes.shape)
+        self.hashes[:], self.positions[:] = hashes[order], order
 
     def find(self, names: list[str]) -> NDArray[np.int64]:
         """Return the position of each name, or -1 if no image has it; shape (n_names,).
@@ -178,10 +161,9 @@ class NameIndex:
 
 def index_names(folder: Path, shards: Shards) -> NameIndex:
     """Index the images of features folders by their names. Raises DataError if an image is in two of the folders."""
-    index = NameIndex(folder, map(shards.names, range(len(shards))), shards.n_rows)
-    for start in range(0, shards.n_rows if shards.n_folders > 1 else 0, NAMES_PER_BUCKET):
-        part = np.asarray(index.hashes[start : start + NAMES_PER_BUCKET + 1])
-        for row in start + np.flatnonzero(part[1:] == part[:-1]):  # two names may have the same hash
+    index = NameIndex(folder, map(shards.names, range(len(shards))))
+    if shards.n_folders > 1:
+        for row in np.flatnonzero(index.hashes[1:] == index.hashes[:-1]):  # two names may have the same hash
             positions = index.positions[row : row + 2]
             numbers = np.searchsorted(shards.starts, positions, side="right") - 1
             first, second = (

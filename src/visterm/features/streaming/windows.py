@@ -17,7 +17,7 @@ from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
-from visterm.features.streaming.joining import NO_SPLIT, PAIRS_PER_BATCH, VALID, TagsOnDisk
+from visterm.features.streaming.joining import IMAGES_PER_BATCH, NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.models.base import MAX_FEATURE
@@ -83,8 +83,8 @@ def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int
     Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
     """
     smallest, sample = np.empty(0), np.empty(0, np.int64)
-    for start in range(0, shards.n_rows, PAIRS_PER_BATCH):
-        bits = np.asarray(tags.bits[start : start + PAIRS_PER_BATCH])
+    for start in range(0, shards.n_rows, IMAGES_PER_BATCH):
+        bits = np.asarray(tags.bits[start : start + IMAGES_PER_BATCH])
         keys = np.random.default_rng([seed, start]).random(bits.size)
         candidates = np.flatnonzero(bits & bit)
         smallest, sample = np.concatenate([smallest, keys[candidates]]), np.concatenate([sample, start + candidates])
