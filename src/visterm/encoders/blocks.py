@@ -266,14 +266,12 @@ def check_levels(levels: int, level_weights: Sequence[float] | None) -> None:
     check_number(levels, "levels", least=1, most=MAX_LEVELS)
     if level_weights is not None:
         expected = f"None, or {levels} numbers above 0, one per level"
-        check_numbers(level_weights, "level_weights", expected)
-        if len(level_weights) != levels:
-            raise UserError(setting="level_weights", value=level_weights, expected=expected)
+        check_numbers(level_weights, "level_weights", expected, n=levels)
 
 
-def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf) -> None:
-    """Raise UserError for values that are not a sequence of at least one finite number above 0 and at most `most`."""
+def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf, n: int | None = None) -> None:
+    """Raise UserError for values that are not `n` finite numbers above 0 and at most `most`; None is at least one."""
     numbers = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
     are_valid = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in numbers]
-    if not are_valid or not all(are_valid) or not np.isfinite(numbers).all():
+    if not are_valid or not all(are_valid) or not np.isfinite(numbers).all() or n not in (None, len(numbers)):
         raise UserError(setting=name, value=values, expected=expected)

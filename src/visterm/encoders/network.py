@@ -245,7 +245,7 @@ class NetworkEncoder(Encoder):
         return {**params, self.file_parameter: sha256 or (None if path is None else self._hash(path))}
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept"))}
+        return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept", "_cache"))}
 
 
 def _means(network: OpenNetwork, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:

@@ -194,9 +194,9 @@ class TagsOnDisk(JoinedTable):
         for word, count in words.items():
             spellings[tag_key(word)].append((-count, word))
 
-        chosen_keys = [keys[number] for number in chosen]
+        chosen_keys = dict.fromkeys(keys[number] for number in chosen)
         names = [canonical.get(key) or min(spellings[key])[1] for key in chosen_keys]
-        chosen_aliases = {alias: tag for alias, tag in aliases.items() if tag_key(tag) in set(chosen_keys)}
+        chosen_aliases = {alias: tag for alias, tag in aliases.items() if tag_key(tag) in chosen_keys}
         return Vocabulary(names, counts[chosen], chosen_aliases)
 
     def learned_among(self, start: int, stop: int) -> NDArray[np.bool_]:
