@@ -103,15 +103,15 @@ def test_a_sample_of_more_than_there_is_has_all(monkeypatch):
     assert draw_positions(SimpleNamespace(n_rows=10), tags, NO_SPLIT, 5, 0).tolist() == [4, 7]
 
 
-def test_names_are_found_where_they_lie(tmp_path):
+def test_names_are_found_where_they_lie():
     names = [name_of(i) for i in range(40)]
-    index = NameIndex(tmp_path, [names[:15], [], names[15:]])
+    index = NameIndex([names[:15], [], names[15:]])
     assert index.find([name_of(39), "none.jpg", name_of(0), name_of(17)]).tolist() == [39, -1, 0, 17]
     assert (np.diff(index.hashes.astype(object)) > 0).all()
 
 
-def test_a_name_is_found_as_it_is_written_and_else_without_spaces_and_backslashes(tmp_path):
-    index = NameIndex(tmp_path, [["1.jpg", " 1.jpg", "a/2.jpg", "a\\2.jpg", "b/3.jpg"]])
+def test_a_name_is_found_as_it_is_written_and_else_without_spaces_and_backslashes():
+    index = NameIndex([["1.jpg", " 1.jpg", "a/2.jpg", "a\\2.jpg", "b/3.jpg"]])
     assert index.find([" 1.jpg", "1.jpg ", "a\\2.jpg", "b\\3.jpg", " none.jpg"]).tolist() == [1, 0, 3, 4, -1]
 
 

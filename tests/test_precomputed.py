@@ -244,7 +244,6 @@ def test_fit_joins_features_with_tags_and_reports_missing_and_extra_names(with_i
     assert Path(left_out.image).name == "none.png"
     assert "add its row to the file" in left_out.reason
     assert len(Tagger.load(library / "run").vocabulary) == 2, "nobody else has the tag of none.png"
-    assert f"Not used: 2 of {N} rows of {library / 'features.npy'} (such as '00.png')" in done.stderr
     found = lines(command("annotate", library / "run", "00.png", library / "photos" / "01.png", "-k", 1, "--json"))
     assert [answer["tags"][0]["tag"] for answer in found] == ["dog", "cat"]
     measured = lines(command("evaluate", library / "run", *images, *tags, "--metric", "p@1", "--json"))

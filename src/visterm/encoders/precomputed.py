@@ -72,25 +72,17 @@ class Precomputed(AnyEncoder):
     name_column: str | None = None
 
     def row_remarks(self, images: AnyImages, names: Sequence[str]) -> list[str]:
-        """Return messages about images without a row and about unused rows; `names` are the images' names.
+        """Return a message about images without a row, if there are any; `names` are the images' names.
 
         Raises DataError if no image has a row, a name fits several rows, or the names of two images fit the same row.
         """
         self.refuse_unknown(images, only_if_all=True)
         table = self._open()
-        rows = table.rows_of(images)
-        missing = np.flatnonzero(rows < 0)
-        unused_rows = np.setdiff1d(np.arange(len(table.names)), rows)
-        remarks = []
-
-        if missing.size:
-            missing_text = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
-            remarks.append(f"Left out: {missing_text}, without a row in {table.file}.")
-        if unused_rows.size:
-            unused_text = f"{unused_rows.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
-            example = table.names[unused_rows[0]]
-            remarks.append(f"Not used: {unused_text} (such as '{example}'), whose images have no tags.")
-        return remarks
+        missing = np.flatnonzero(table.rows_of(images) < 0)
+        if not missing.size:
+            return []
+        examples = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
+        return [f"Left out: {examples}, without a row in {table.file}."]
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that have no row in the file, by position, with advice.

@@ -40,13 +40,11 @@ def prompts_of(language: str) -> list[str]:
     for path in (BUILT_IN_PROMPTS, user_path) if user_path.exists() else (BUILT_IN_PROMPTS,):
         try:
             table = tomllib.loads(read_regular_text(path, MB))
-        except (OSError, ValueError) as error:
-            raise DataError(f"The prompts in {path} cannot be read: {error}.") from error
-        try:
             prompts |= {name: check_prompts(row["prompts"]) for name, row in table.items()}
-        except (KeyError, TypeError, UserError) as error:
+        except (OSError, ValueError, KeyError, TypeError, UserError) as error:
             raise DataError(
-                f'{path}: expected tables such as [english] with prompts = ["a photo of {{}}."].'
+                f"The prompts in {path} cannot be read: {error}.",
+                advice='Write tables such as [english] with prompts = ["a photo of a {}."].',
             ) from error
 
     if language not in prompts:

@@ -143,16 +143,14 @@ def unused_rows_remark(splits: Iterable[str | None] | Mapping[str | None, int]) 
     `splits` has the split of each row, or the number of rows of each split.
     """
     counts = Counter(splits)
-    unused = Counter({split or "": n for split, n in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT)})
+    unused = {split: n for split, n in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT)}
+    if not unused or not any(counts):
+        return []
     parts = [
         f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
         for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))
     ]
-    if not parts or not any(counts):
-        return []
-
-    listing = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [f"{listing} {'is' if unused.total() == 1 else 'are'} not learned from."]
+    return [f"{' and '.join(parts)} {'is' if sum(unused.values()) == 1 else 'are'} not learned from."]
 
 
 def encode_corpus(

@@ -1,7 +1,7 @@
-"""Joining a table of tags with images by name in one pass, and choosing the frequent tags, with data kept in files.
+"""Joining a table of tags with images by name in one pass, and choosing the frequent tags, with the tags in a file.
 
 The table is read row by row. For each image, the splits are stored as bits, and each tag as a pair of the image's
-position and the tag's number, in files. Then the pairs are sorted, and the images of each tag are counted.
+position and the tag's number, in a file. Then the pairs are sorted, and the images of each tag are counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from visterm.core.errors import TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
-from visterm.core.writing import new_map
 from visterm.data.tag_formats.record import (
     TagCounts,
     TagRecord,
@@ -39,7 +38,7 @@ NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
 BATCH_ROWS = 2**14  # Number of table rows per batch
-IMAGES_PER_BATCH = 2**20  # Number of images whose bits are read at a time
+IMAGES_PER_BATCH = 2**20  # Number of images that are drawn from, or whose names are compared, at a time
 TAG_BITS = 32  # Lower bits of a pair, which have the tag's number; the upper bits have the image's position
 
 
@@ -48,7 +47,7 @@ class JoinedTable:
 
     A subclass defines the bits other than `NO_SPLIT` (larger powers of two for splits), numbers the tags, adds those of
     the rows from `match` to `_pairs`, and sets `n_tags` and `_column_of`: the column of each tag by number, or -1.
-    `bits`, uint8 (n_images,), is a memory map; `remarks` are lines for people.
+    `bits` is uint8 (n_images,); `remarks` are lines for people.
     """
 
     n_tags: int
@@ -56,8 +55,8 @@ class JoinedTable:
 
     def __init__(self, folder: Path, shards: Shards) -> None:
         self.shards = shards
-        self.index = index_names(folder, shards)
-        self.bits = new_map(folder / "bits.npy", np.uint8, (shards.n_rows,))
+        self.index = index_names(shards)
+        self.bits = np.zeros(shards.n_rows, np.uint8)
         self.remarks: list[str] = []
         self._pairs = TagPairs(folder / "pairs.bin")
         self._contradictions: list[str] = []
@@ -79,7 +78,7 @@ class JoinedTable:
     def bits_of(self, number: int) -> NDArray[np.uint8]:
         """Return the bits of the images of a shard. Raises TagFileError if an image is in two splits."""
         start, stop = self.shards.starts[number : number + 2].tolist()
-        bits = np.asarray(self.bits[start:stop])
+        bits = self.bits[start:stop]
         ambiguous = np.flatnonzero(np.bitwise_count(bits & ~np.uint8(NO_SPLIT)) > 1)
         if ambiguous.size:
             raise TagFileError(f"The image {self.shards.names(number)[ambiguous[0]]} is in two splits; expected one.")
@@ -201,12 +200,11 @@ class TagsOnDisk(JoinedTable):
 
     def learned_among(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return which images from `start` to `stop` are training images."""
-        return (np.asarray(self.bits[start:stop]) & self.learned) > 0
+        return (self.bits[start:stop] & self.learned) > 0
 
     def count(self, bit: int) -> int:
         """Count the images with a bit."""
-        parts = (self.bits[start : start + IMAGES_PER_BATCH] for start in range(0, len(self.bits), IMAGES_PER_BATCH))
-        return sum(int(np.count_nonzero(bits & bit)) for bits in parts)
+        return int(np.count_nonzero(self.bits & bit))
 
 
 def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:

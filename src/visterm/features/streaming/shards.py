@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +17,6 @@ from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.threads import map_ahead
 from visterm.core.types import Chunk, Matrix, Skipped
-from visterm.core.writing import new_map
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
@@ -50,9 +47,9 @@ class Shards:
         for folder, contents in zip(self._folders, headers, strict=True):
             if contents.fingerprint != headers[0].fingerprint:
                 raise EncoderMismatchError(
-                    f"{self._folders[0].path} has features of '{headers[0].encoder}' with the fingerprint "
-                    f"{headers[0].fingerprint}, and {folder.path} of '{contents.encoder}' with {contents.fingerprint}: "
-                    "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
+                    f"{self._folders[0].path} and {folder.path} have features of different encoders "
+                    f"({headers[0].fingerprint}, {contents.fingerprint}): their rows do not go together. Encode all "
+                    "with one encoder: visterm encode IMAGES --encoder RUN"
                 )
 
         self._owner = [folder for folder, contents in zip(self._folders, headers, strict=True) for _ in contents.shards]
@@ -97,17 +94,8 @@ class Shards:
         return [item for folder in self._folders for item in folder.skipped()]
 
     def groups(self) -> list[list[int]]:
-        """Group consecutive shards, given by number, until a group has enough rows for a chunk."""
-        groups: list[list[int]] = []
-        n_free = 0
-
-        for number, n in enumerate(np.diff(self.starts).tolist()):
-            if n_free <= 0:
-                groups.append([])
-                n_free = ROWS_PER_CHUNK
-            groups[-1].append(number)
-            n_free -= n
-        return groups
+        """Group consecutive shards, given by number, into groups with about as many rows as a chunk."""
+        return grouped(range(len(self)), np.diff(self.starts), ROWS_PER_CHUNK)
 
     def chunk(self, numbers: Sequence[int]) -> Chunk:
         """Read the names and rows of shards. Raises CorruptFileError if a shard is missing or was changed."""
@@ -123,22 +111,32 @@ class Shards:
     def refuse_duplicate_names(self) -> None:
         """Raise `DataError` if an image is in two of the folders, which would make its tags ambiguous."""
         if self.n_folders > 1:
-            with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
-                index_names(Path(folder), self)
+            index_names(self)
+
+
+def grouped(numbers: Iterable[int], sizes: NDArray[np.int64], limit: int) -> list[list[int]]:
+    """Group numbers in order, so that the `sizes` of a group sum to at most `limit`; a larger one is a group alone."""
+    groups: list[list[int]] = []
+    free = 0
+    for number in numbers:
+        if not groups or sizes[number] > free:
+            groups.append([])
+            free = limit
+        groups[-1].append(number)
+        free -= int(sizes[number])
+    return groups
 
 
 class NameIndex:
-    """Finds positions of images by hashes of their names (like `LearnedImages`), in files with 16 bytes per image.
+    """Finds positions of images by hashes of their names (like `LearnedImages`), with 16 bytes per image.
 
-    `names` yields lists with the names of all images, in the order of the positions; files are in `folder`.
+    `names` yields lists with the names of all images, in the order of the positions.
     """
 
-    def __init__(self, folder: Path, names: Iterable[list[str]]) -> None:
+    def __init__(self, names: Iterable[list[str]]) -> None:
         hashes = np.concatenate([np.empty(0, np.uint64), *map(name_hashes, names)])
-        order = np.argsort(hashes)
-        self.hashes = new_map(folder / "hashes.npy", np.uint64, hashes.shape)
-        self.positions = new_map(folder / "positions.npy", np.int64, hashes.shape)
-        self.hashes[:], self.positions[:] = hashes[order], order
+        self.positions = np.argsort(hashes)
+        self.hashes = hashes[self.positions]
 
     def find(self, names: list[str]) -> NDArray[np.int64]:
         """Return the position of each name, or -1 if no image has it; shape (n_names,).
@@ -159,9 +157,9 @@ class NameIndex:
         return np.where(self.hashes[nearest] == requested, self.positions[nearest], -1)
 
 
-def index_names(folder: Path, shards: Shards) -> NameIndex:
+def index_names(shards: Shards) -> NameIndex:
     """Index the images of features folders by their names. Raises DataError if an image is in two of the folders."""
-    index = NameIndex(folder, map(shards.names, range(len(shards))))
+    index = NameIndex(map(shards.names, range(len(shards))))
     if shards.n_folders > 1:
         for row in np.flatnonzero(index.hashes[1:] == index.hashes[:-1]):  # two names may have the same hash
             positions = index.positions[row : row + 2]

@@ -19,7 +19,7 @@ from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
 from visterm.features.streaming.joining import IMAGES_PER_BATCH, NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
-from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.shards import Shards, grouped
 from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 
@@ -84,7 +84,7 @@ def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int
     """
     smallest, sample = np.empty(0), np.empty(0, np.int64)
     for start in range(0, shards.n_rows, IMAGES_PER_BATCH):
-        bits = np.asarray(tags.bits[start : start + IMAGES_PER_BATCH])
+        bits = tags.bits[start : start + IMAGES_PER_BATCH]
         keys = np.random.default_rng([seed, start]).random(bits.size)
         candidates = np.flatnonzero(bits & bit)
         smallest, sample = np.concatenate([smallest, keys[candidates]]), np.concatenate([sample, start + candidates])
@@ -121,16 +121,8 @@ class ShardWindows:
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Return the shards of each window of an epoch."""
-        windows: list[list[int]] = []
-        free_bytes = 0
-        for number in np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist():
-            size = int(self._shards.sizes[number])
-            if not windows or size > free_bytes:
-                windows.append([])
-                free_bytes = self._window
-            windows[-1].append(number)
-            free_bytes -= size
-        return windows
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist()
+        return grouped(order, self._shards.sizes, self._window)
 
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
         """Yield the windows of an epoch; the memory of a window is reused for the next window but one."""
