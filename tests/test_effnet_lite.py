@@ -23,10 +23,19 @@ from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders import effnet_lite
-from visterm.encoders.effnet_lite import GRAPH, REQUIREMENT, convolutions, fold_batch_norms, make_network, weights_file
+from visterm.encoders.effnet_lite import (
+    GRAPH,
+    MAGIC,
+    REQUIREMENT,
+    VERSION,
+    convolutions,
+    fold_batch_norms,
+    make_network,
+    read_tensors,
+    weights_file,
+)
 from visterm.encoders.named import TABLE_ENV, default_encoder, make_encoder, network_named, networks
 from visterm.encoders.preparation import Preparation, views_of
-from visterm.encoders.torch_tensors import MAGIC, VERSION, read_tensors
 from visterm.library.export.onnx_model import PICTURES, SCORES, export_model
 from visterm.tagging.tagger import Tagger
 

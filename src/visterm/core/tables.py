@@ -141,7 +141,7 @@ ENCODERS = Registry(
         _encoder(
             "precomputed", "precomputed:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."
         ),
-        _encoder("data_set", "data_set:DataSetRows", "the features of Mulan's ARFF or svmlight, beside their tags"),
+        _encoder("data_set", "precomputed:DataSetRows", "the features of Mulan's ARFF or svmlight, beside their tags"),
         _encoder("ids", "ids:Ids", "only a name or number for each image, no photos", VSE_ENS),
         _in_research("histograms", "counts of colours and textures in parts of the photo", OBJECTS_AND_PARTS),
         _in_research("grouped_visterms", "visterms, looked for only in the nearest groups of words: faster", PAMIR),

@@ -31,16 +31,16 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
         learn_palette,
     )
     from visterm.encoders.contract import AnyEncoder
-    from visterm.encoders.data_set import DataSetRows as DataSetRows
     from visterm.encoders.ids import Ids as Ids
     from visterm.encoders.immich import Immich as Immich
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
     from visterm.encoders.network import NetworkEncoder
     from visterm.encoders.onnx import Onnx as Onnx
+    from visterm.encoders.precomputed import DataSetRows as DataSetRows
     from visterm.encoders.precomputed import Precomputed as Precomputed
     from visterm.encoders.preparation import Preparation, as_size, pooled
     from visterm.encoders.sentences import sentence_vectors
-    from visterm.encoders.torch_loading import torch_device, torch_library
+    from visterm.encoders.torch_loading import torch_device
     from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP
     from visterm.encoders.visterms import Visterms as Visterms
     from visterm.encoders.word_rows import check_prompts, unit_rows
@@ -56,7 +56,7 @@ _NAMES = {
     "network": "NetworkEncoder",
     "preparation": "Preparation as_size pooled",
     "sentences": "sentence_vectors",
-    "torch_loading": "torch_device torch_library",
+    "torch_loading": "torch_device",
     "visterms": "COLOUR_IMAGES OVERLAP Visterms",
     "word_rows": "check_prompts unit_rows",
 }

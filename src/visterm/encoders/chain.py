@@ -252,7 +252,7 @@ class Chain(NestedEncoder):
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
-        weights = self._weights_of_encoders()
+        weights = np.ones(len(self._inner_encoders())) if self.weights is None else np.array(self.weights, np.float64)
         self._fit_parts(images, skip_unreadable, progress)
         batches = list(self._sample_rows(images, skip_unreadable, progress, "measure rows"))
         rows = [stack_rows(list(part)) for part in zip(*batches, strict=True)]
@@ -271,7 +271,9 @@ class Chain(NestedEncoder):
 
     def _check_params(self) -> None:
         check_count(self.batch_size, "batch_size")
-        self._weights_of_encoders()
+        n = len(self._inner_encoders())
+        if self.weights is not None:
+            check_numbers(self.weights, "weights", f"None, or {n} finite numbers above 0, one per encoder", n=n)
 
     def _join(self, rows: list[Matrix]) -> Matrix:
         scaled: list[Any] = [part * np.float32(factor) for part, factor in zip(rows, self.factors_, strict=True)]
@@ -286,14 +288,6 @@ class Chain(NestedEncoder):
             expected = "one or more, such as 'visterms+onnx:PATH' or ['visterms', ('onnx', {'path': PATH})]"
             raise UserError(setting="encoders", value=encoders, expected=expected)
         return items
-
-    def _weights_of_encoders(self) -> NDArray[np.float64]:
-        """Return the weight of each encoder. Raises UserError for weights that are not finite numbers above 0."""
-        n = len(self._inner_encoders())
-        if self.weights is None:
-            return np.ones(n)
-        check_numbers(self.weights, "weights", f"None, or {n} finite numbers above 0, one per encoder", n=n)
-        return np.array(self.weights, np.float64)
 
 
 def _lengths(rows: Matrix) -> NDArray[np.float64]:

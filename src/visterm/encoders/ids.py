@@ -47,8 +47,7 @@ class Ids(AnyEncoder):
             raise DataError("names_ has duplicate names")
 
     def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
-        self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(name_of, images)))}
-        self.names_ = list(self._numbers)
+        self.names_ = list(dict.fromkeys(map(name_of, images)))
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that the encoder was not fitted on, by position, with advice."""
@@ -71,6 +70,4 @@ class Ids(AnyEncoder):
 
     def _numbers_by_name(self) -> dict[str, int]:
         """Return the number of each name, computed at first use after loading: only the names are saved."""
-        if not hasattr(self, "_numbers"):
-            self._numbers = {name: number for number, name in enumerate(self.names_)}
-        return self._numbers
+        return self._cached(lambda names: {name: number for number, name in enumerate(names)}, self.names_)

@@ -267,7 +267,11 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
     A file that is made from the weights in a package is made now, in the user's cache, if it is not there.
     """
     if network.package is not None:
-        return _made_file(file)
+        made_file = cache_file(file.file)
+        weights = None if made_file.is_file() else weights_file()
+        if weights is not None:
+            make_network(weights, made_file)
+        return os.fspath(made_file) if made_file.is_file() else None
     if network.repository is None:
         return file.file if os.path.isfile(file.file) else None
     if find_spec("huggingface_hub") is None:
@@ -279,15 +283,6 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
         return None
     cached = hub.try_to_load_from_cache(network.repository, file.file, revision=revision_of(network), cache_dir=cache)
     return cached if isinstance(cached, str) else None
-
-
-def _made_file(file: NetworkFile) -> str | None:
-    """Return the path of a network that is made from the weights in a package; None if that is not installed."""
-    path = cache_file(file.file)
-    weights = None if path.is_file() else weights_file()
-    if weights is not None:
-        make_network(weights, path)
-    return os.fspath(path) if path.is_file() else None
 
 
 def hub_client() -> Any:

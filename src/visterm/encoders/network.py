@@ -244,9 +244,6 @@ class NetworkEncoder(Encoder):
         path = self._configured_path() if sha256 is None else None
         return {**params, self.file_parameter: sha256 or (None if path is None else self._hash(path))}
 
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept", "_cache"))}
-
 
 def _means(network: OpenNetwork, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
     ends = np.cumsum([len(views) for views in views_by_photo])

@@ -1,4 +1,4 @@
-"""Feature rows from a file of another program, looked up by image name; no image is opened."""
+"""Feature rows from files of other programs and from data sets, looked up by name; no image is opened."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr, finite_rows
-from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
-from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text
+from visterm.core.checks import as_csr, finite_rows, stack_rows
+from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, StorageError, UserError
+from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text, Whole
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
+from visterm.data.data_sets import ROW, is_data_set, read_data_set
 from visterm.data.feature_files import FeatureTable, read_features
 from visterm.data.image_folders import PathsByEnd, name_key
 from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
@@ -120,25 +121,28 @@ class Precomputed(AnyEncoder):
 
     def _open(self) -> _OpenFeatures:
         """Read the file at first use, and again if a parameter that selects it has changed."""
-        key = (self.path, self.names, self.column, self.name_column, getattr(self, "rows_sha256_", None))
-        if getattr(self, "_opened_key", None) != key:
-            path, names = self._find()
-            table = read_features(path, names=names, column=self.column, name_column=self.name_column)
-            self._opened = _OpenFeatures(table, path)
-            rows = self._opened.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
-            if (rows < 0).any():
-                name = self.names_[int(np.argmin(rows))]
-                raise EncoderMismatchError(
-                    f"{path} no longer has a row of '{name}', on which this encoder was fitted. You can add rows, but "
-                    "not remove the rows of training images. Put them back, or fit again."
-                )
-            if len(rows) and self._opened.digest(rows) != self.rows_sha256_:
-                raise EncoderMismatchError(
-                    f"{path} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
-                    f"as '{self.names_[0]}'). Put the old rows back, or fit again."
-                )
-            self._opened_key = key
-        return self._opened
+        rows_sha256 = getattr(self, "rows_sha256_", None)
+        return self._cached(self._read, self.path, self.names, self.column, self.name_column, rows_sha256)
+
+    def _read(self, *_: object) -> _OpenFeatures:
+        """Read the file, and check that it still has the rows that the encoder was fitted on."""
+        path, names = self._find()
+        features = _OpenFeatures(
+            read_features(path, names=names, column=self.column, name_column=self.name_column), path
+        )
+        rows = features.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
+        if (rows < 0).any():
+            name = self.names_[int(np.argmin(rows))]
+            raise EncoderMismatchError(
+                f"{path} no longer has a row of '{name}', on which this encoder was fitted. You can add rows, but "
+                "not remove the rows of training images. Put them back, or fit again."
+            )
+        if len(rows) and features.digest(rows) != self.rows_sha256_:
+            raise EncoderMismatchError(
+                f"{path} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
+                f"as '{self.names_[0]}'). Put the old rows back, or fit again."
+            )
+        return features
 
     def _find(self) -> tuple[str, str | None]:
         """Return the paths of the features and their names: the parameters or, if missing, those of `fit`."""
@@ -159,9 +163,6 @@ class Precomputed(AnyEncoder):
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
-
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if not key.startswith("_opened")}
 
 
 class _OpenFeatures:
@@ -231,3 +232,56 @@ class _OpenFeatures:
             return as_csr(values)
         with np.errstate(over="ignore"):  # numbers that are too large become infinity
             return np.ascontiguousarray(values, dtype=np.float32)
+
+
+class DataSetRows(AnyEncoder):
+    """Takes the row of an image from the file in its name: ``delicious-test.arff#17`` is the 17th row.
+
+    Fitting only records what the features are. Rows of another file are encoded, too, if it has the same features, such
+    as the test rows of a set. A svmlight file, which names no features, may have fewer.
+    """
+
+    reads: ClassVar[Literal["pixels", "names"]] = "names"
+    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1), "features_": Listed(Text())}
+
+    width_: int
+    features_: list[str]
+
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
+        """Return the images that are no row of a data set, by position, with advice."""
+        return {i: reason for i, image in enumerate(images) if (reason := _problem(name_of(image)))}
+
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
+        self.refuse_unknown(images, only_if_all=skip_unreadable)
+        files = dict.fromkeys(name.rpartition(ROW)[0] for name in map(name_of, images) if not _problem(name))
+        data = [read_data_set(file) for file in files]
+        self.features_, self.width_ = data[0].features, max(one.X.shape[1] for one in data)
+
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
+        positions: dict[str, list[int]] = {}
+        for position, image in enumerate(images):
+            positions.setdefault(name_of(image).rpartition(ROW)[0], []).append(position)
+        rows = {file: [int(name_of(images[i]).rpartition(ROW)[2]) - 1 for i in at] for file, at in positions.items()}
+        parts = [self._features(file)[rows[file]] for file in positions]
+        order = np.argsort(np.array([i for at in positions.values() for i in at], np.int64))
+        progress.advance(len(images))
+        stacked = stack_rows(parts)[order] if parts else as_csr(np.empty((0, self.width_)))
+        return Encoded(stacked, np.arange(len(images)), [])
+
+    def _features(self, file: str) -> Matrix:
+        data = read_data_set(file)
+        if data.features != self.features_ or data.X.shape[1] > self.width_:
+            problem = f"{file} has {data.X.shape[1]:,} features, others than the {self.width_:,} of the fit."
+            raise ShapeError(problem, advice="Use a file of the same data set.")
+        rows = data.X.copy()
+        rows.resize(rows.shape[0], self.width_)
+        return rows
+
+
+def _problem(name: str) -> str:
+    """Return why a name is no row of a data set; empty if it is one."""
+    file, _, row = name.rpartition(ROW)
+    if not (is_data_set(file) and row.isascii() and row.isdigit() and int(row)):
+        return f"not a row of a data set; expected a name such as delicious-test.arff{ROW}17"
+    n_rows = read_data_set(file).X.shape[0]
+    return "" if int(row) <= n_rows else f"not among the {n_rows:,} rows of {file}"
