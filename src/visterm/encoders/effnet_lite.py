@@ -40,11 +40,11 @@ MAGIC: Final = 0x1950A86A20F9469CFC6C  # Of files in torch's old format
 VERSION: Final = 1001
 
 EPSILON: Final = 1e-3  # Added to variances in training
-STEM_WIDTH: Final = 32
-STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6, 88, 4), (5, 1, 6, 120, 4),
-                 (5, 2, 6, 208, 5), (3, 1, 6, 352, 1))  # fmt: skip
-"""Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
-HEAD_WIDTH: Final = 1280
+NORMS: Final = {
+    "_conv_stem": "_bn0", "_expand_conv": "_bn0", "_depthwise_conv": "_bn1", "_project_conv": "_bn2",
+    "_conv_head": "_bn1",
+}  # fmt: skip
+"""Name of a convolution -> that of the batch normalisation after it, in the same block."""
 
 Numbers: TypeAlias = "NDArray[Any]"
 
@@ -52,35 +52,6 @@ _GRAPH: Final = 7  # Field number in ModelProto
 _INITIALIZER: Final = 5  # Field number in GraphProto
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # Field numbers in TensorProto
 _FLOAT: Final = 1  # Number of the data type float32
-
-
-class Convolution(NamedTuple):
-    """A convolution and its batch normalisation, by their names in the file of weights."""
-
-    name: str
-    norm: str
-    shape: tuple[int, int, int, int]  # Of the kernels: width of the output, width of the input of a group, sides
-    stride: int = 1
-    ends_block: bool = False  # Whether it is the last of its block, which no ReLU6 follows
-    adds_input: bool = False  # Whether the block's input is added to the convolution's output
-
-
-def convolutions() -> Iterator[Convolution]:
-    """Yield the convolutions from the picture to the last feature map."""
-    yield Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), 2)
-    width, block = STEM_WIDTH, 0
-    for side, stride, expansion, stage_width, n_blocks in STAGES:
-        for i in range(n_blocks):
-            name, inner_width = f"_blocks.{block}.", expansion * width
-            if expansion > 1:
-                yield Convolution(f"{name}_expand_conv", f"{name}_bn0", (inner_width, width, 1, 1))
-            depthwise = inner_width, 1, side, side
-            yield Convolution(f"{name}_depthwise_conv", f"{name}_bn1", depthwise, stride if i == 0 else 1)
-
-            project = stage_width, inner_width, 1, 1
-            yield Convolution(f"{name}_project_conv", f"{name}_bn2", project, ends_block=True, adds_input=i > 0)
-            width, block = stage_width, block + 1
-    yield Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))
 
 
 def weights_file() -> Path | None:
@@ -104,8 +75,7 @@ def class_weights() -> NDArray[np.float32] | None:
         return None
     names = CLASSES.read_text(encoding="utf-8").splitlines()
     tensors = read_tensors(_weights_content(weights), str(weights))
-    matrix = _checked(tensors, "_fc.weight", (len(names), HEAD_WIDTH))
-    return matrix[[name != "" for name in names]].astype(np.float32)
+    return np.asarray(tensors["_fc.weight"][[name != "" for name in names]])
 
 
 def make_network(weights: Path, target: Path) -> None:
@@ -161,27 +131,19 @@ def _weights_content(weights: Path) -> bytes:
 
 
 def fold_batch_norms(tensors: Mapping[str, Numbers]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield the names, kernels and biases of convolutions that include the batch normalisation after them.
-
-    Raises CorruptFileError if a tensor is missing, or has another shape or type.
-    """
-    for convolution in convolutions():
-        name, norm, width = convolution.name, convolution.norm, convolution.shape[0]
-        kernels = _checked(tensors, f"{name}.weight", convolution.shape)
+    """Yield the names, kernels and biases of convolutions that include the batch normalisation after them."""
+    for name, kernels in tensors.items():
+        layer = name.removesuffix(".weight")
+        block, dot, convolution = layer.rpartition(".")
+        if convolution not in NORMS:
+            continue
         gain, offset, mean, variance = (
-            _checked(tensors, f"{norm}.{part}", (width,)) for part in ("weight", "bias", "running_mean", "running_var")
+            tensors[f"{block}{dot}{NORMS[convolution]}.{part}"].astype(np.float64)
+            for part in ("weight", "bias", "running_mean", "running_var")
         )
         gain = gain / np.sqrt(variance + EPSILON)
-        yield f"{name}.weight", (kernels * gain[:, None, None, None]).astype(np.float32)
-        yield f"{name}.bias", (offset - mean * gain).astype(np.float32)
-
-
-def _checked(tensors: Mapping[str, Numbers], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    tensor = tensors.get(name)
-    if tensor is None or tensor.shape != shape or tensor.dtype != np.float32:
-        description = "missing" if tensor is None else f"{tensor.dtype} of the shape {tensor.shape}"
-        raise CorruptFileError(f"The tensor '{name}' is {description}", expected=f"float32 of the shape {shape}")
-    return tensor.astype(np.float64)
+        yield name, (kernels * gain[:, None, None, None]).astype(np.float32)
+        yield f"{layer}.bias", (offset - mean * gain).astype(np.float32)
 
 
 def _tensor(name: str, values: NDArray[np.float32]) -> bytes:
