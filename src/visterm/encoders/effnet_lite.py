@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,53 +189,37 @@ def _tensors(stream: BytesIO, content: bytes) -> dict[str, Numbers]:
     magic, version, machine, tensors, keys = (_TensorUnpickler(stream).load() for _ in range(5))
     if (magic, version) != (MAGIC, VERSION) or machine["little_endian"] is not True:
         raise ValueError("it does not begin with the magic number of that format")
-    storage_of_key = {tensor.storage.key: tensor.storage for tensor in dict.values(tensors)}
+    storage_of_key = {storage[2]: storage for storage, *_ in dict.values(tensors)}
     storages = {}
 
     for key in keys:
         (length,) = struct.unpack("<q", stream.read(8))
-        storage = storage_of_key[key]
-        if length != storage.length:
-            raise ValueError(f"a storage has {length} numbers and should have {storage.length}")
-        storages[key] = np.frombuffer(content, storage.dtype, length, stream.tell())
+        _, dtype, _, _, expected, _ = storage_of_key[key]
+        if length != expected:
+            raise ValueError(f"a storage has {length} numbers and should have {expected}")
+        storages[key] = np.frombuffer(content, dtype, length, stream.tell())
         stream.seek(storages[key].nbytes, 1)
     if stream.tell() != len(content):
         raise ValueError(f"{len(content) - stream.tell()} bytes follow the last storage")
     return {name: _view(tensor, storages) for name, tensor in dict.items(tensors)}
 
 
-def _view(tensor: _StoredTensor, storages: Mapping[str, Numbers]) -> Numbers:
+def _view(tensor: tuple[Any, ...], storages: Mapping[str, Numbers]) -> Numbers:
     """Return a tensor's part of its storage; NumPy refuses a part that is not inside the storage."""
-    numbers = storages[tensor.storage.key]
-    offset, *strides = (steps * numbers.itemsize for steps in (tensor.offset, *tensor.strides))
-    return np.ndarray(tensor.shape, numbers.dtype, numbers, offset, strides)
+    storage, offset, shape, strides, _, _ = tensor
+    numbers = storages[storage[2]]
+    offset, *strides = (steps * numbers.itemsize for steps in (offset, *strides))
+    return np.ndarray(shape, numbers.dtype, numbers, offset, strides)
 
 
-class _Storage(NamedTuple):
-    """Numbers of one type; each tensor is a part of a storage."""
-
-    kind: str
-    dtype: str
-    key: str
-    device: str
-    length: int
-    view: None
-
-
-class _StoredTensor(NamedTuple):
-    """The description of a tensor in a pickle."""
-
-    storage: _Storage
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    requires_grad: bool
-    hooks: OrderedDict[object, object]
+def _as_tuple(*parts: object) -> tuple[object, ...]:
+    """Return the description of a tensor: storage, offset, shape, strides, and two parts that are not used."""
+    return parts
 
 
 _ALLOWED: Final[Mapping[tuple[str, str], object]] = {
     ("collections", "OrderedDict"): OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): _StoredTensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _as_tuple,
     ("torch", "FloatStorage"): "<f4",
     ("torch", "LongStorage"): "<i8",
 }
@@ -251,6 +235,6 @@ class _TensorUnpickler(pickle.Unpickler):
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         return _ALLOWED[module, name]
 
-    def persistent_load(self, entry: Any) -> _Storage:
-        """Return a storage that a tensor refers to."""
-        return _Storage(*entry)
+    def persistent_load(self, entry: Any) -> Any:
+        """Return a storage that a tensor refers to: kind, type, key, device, length and view."""
+        return entry

@@ -188,7 +188,9 @@ class Lease:
     def __init__(self, file: Path, target: Path) -> None:
         self._file, self._target = cast("RemotePath", file), target
         self._token = uuid.uuid4().hex
-        self._since = time.time()
+        self._facts = {
+            "token": self._token, "host": socket.gethostname(), "pid": os.getpid(), "since": time.time(),
+        }  # fmt: skip
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -238,8 +240,7 @@ class Lease:
             )
 
     def _is_own(self) -> bool:
-        current = self._read()
-        return current is not None and current.get("token") == self._token
+        return (self._read() or {}).get("token") == self._token
 
     def _read(self) -> dict[str, Any] | None:
         try:
@@ -249,11 +250,7 @@ class Lease:
         return content if isinstance(content, dict) else None
 
     def _content(self) -> bytes:
-        content = {
-            "token": self._token, "host": socket.gethostname(), "pid": os.getpid(), "since": self._since,
-            "renewed": time.time(),
-        }  # fmt: skip
-        return json.dumps(content).encode()
+        return json.dumps({**self._facts, "renewed": time.time()}).encode()
 
     def _refusal(self, current: dict[str, Any] | None) -> StorageError:
         return StorageError(
@@ -267,11 +264,9 @@ def _is_abandoned(current: dict[str, Any]) -> bool:
         pid, renewed = int(current["pid"]), float(current["renewed"])
     except (KeyError, TypeError, ValueError):
         return True
-    if current.get("host") == socket.gethostname() and current.get("token") not in _OUR_TOKENS:
-        is_previous_process = pid == os.getpid()  # in a restarted container
-        if is_previous_process or not is_alive(pid):
-            return True
-    return time.time() - renewed > ABANDONED_SECONDS
+    is_here = current.get("host") == socket.gethostname() and current.get("token") not in _OUR_TOKENS
+    is_killed = is_here and (pid == os.getpid() or not is_alive(pid))  # in a restarted container, pids repeat
+    return is_killed or time.time() - renewed > ABANDONED_SECONDS
 
 
 def _describe(current: dict[str, Any] | None) -> str:
