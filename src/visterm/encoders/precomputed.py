@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -71,19 +70,6 @@ class Precomputed(AnyEncoder):
     names: str | os.PathLike[str] | None = None
     column: str | None = None
     name_column: str | None = None
-
-    def row_remarks(self, images: AnyImages, names: Sequence[str]) -> list[str]:
-        """Return a message about images without a row, if there are any; `names` are the images' names.
-
-        Raises DataError if no image has a row, a name fits several rows, or the names of two images fit the same row.
-        """
-        self.refuse_unknown(images, only_if_all=True)
-        table = self._open()
-        missing = np.flatnonzero(table.rows_of(images) < 0)
-        if not missing.size:
-            return []
-        examples = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
-        return [f"Left out: {examples}, without a row in {table.file}."]
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that have no row in the file, by position, with advice.
