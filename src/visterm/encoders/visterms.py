@@ -23,18 +23,23 @@ from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import (
+    COLOUR_SPACES,
+    MAX_COLOURS,
+    MAX_VALUE,
     BlockCutter,
     Codes,
     VistermPyramid,
     WordFinder,
+    assign_words,
     block_places,
     cells_of_overlap,
     check_levels,
     check_numbers,
+    learn_codebook,
+    learn_palette,
     pixel_codes,
     weights_of_levels,
 )
-from visterm.encoders.codebook import COLOUR_SPACES, MAX_COLOURS, MAX_VALUE, assign_words, learn_codebook, learn_palette
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.pixels import N_PATTERNS, colour_table
