@@ -22,8 +22,8 @@ from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, Sto
 from visterm.core.persist import read_skipped
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import Shard, shard_bytes
+from visterm.encoders.by_name import Precomputed
 from visterm.encoders.chain import Chain
-from visterm.encoders.precomputed import Precomputed
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.tune import tune

@@ -138,11 +138,9 @@ ENCODERS = Registry(
         _encoder("chain", "chain:Chain", "the features of several encoders, one after the other"),
         _encoder("onnx", "onnx:Onnx", "an output of any neural network for images in an ONNX file"),
         _encoder("immich", "immich:Immich", "the vectors of a running machine-learning server of Immich"),
-        _encoder(
-            "precomputed", "precomputed:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."
-        ),
-        _encoder("data_set", "precomputed:DataSetRows", "the features of Mulan's ARFF or svmlight, beside their tags"),
-        _encoder("ids", "ids:Ids", "only a name or number for each image, no photos", VSE_ENS),
+        _encoder("precomputed", "by_name:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."),
+        _encoder("data_set", "by_name:DataSetRows", "the features of Mulan's ARFF or svmlight, beside their tags"),
+        _encoder("ids", "by_name:Ids", "only a name or number for each image, no photos", VSE_ENS),
         _in_research("histograms", "counts of colours and textures in parts of the photo", OBJECTS_AND_PARTS),
         _in_research("grouped_visterms", "visterms, looked for only in the nearest groups of words: faster", PAMIR),
         _in_research("kernel_pca", "shorter vectors from those of another encoder (kernel PCA)", OBJECTS_AND_PARTS),

@@ -26,16 +26,16 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
         pixel_codes,
         weights_of_levels,
     )
+    from visterm.encoders.by_name import DataSetRows as DataSetRows
+    from visterm.encoders.by_name import Ids as Ids
+    from visterm.encoders.by_name import Precomputed as Precomputed
     from visterm.encoders.chain import Chain as Chain
     from visterm.encoders.chain import NestedEncoder
     from visterm.encoders.contract import AnyEncoder
-    from visterm.encoders.ids import Ids as Ids
     from visterm.encoders.immich import Immich as Immich
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
     from visterm.encoders.network import NetworkEncoder
     from visterm.encoders.onnx import Onnx as Onnx
-    from visterm.encoders.precomputed import DataSetRows as DataSetRows
-    from visterm.encoders.precomputed import Precomputed as Precomputed
     from visterm.encoders.preparation import Preparation, as_size, pooled
     from visterm.encoders.torch_loading import torch_device
     from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP

@@ -235,11 +235,11 @@ class KnownRows:
         if contents is None:
             return
         self.width, self.layout = contents.width, contents.layout
-        self._rows = FolderRows(folder, contents)
-        for row in self._rows.index(spare_damaged=True):
+        self._rows = FolderRows(folder, contents, spare_damaged=True)
+        for row in self._rows.stored:
             self.names[row.name] = row.sha256
             self._stored.setdefault(row.sha256, row)
-        self.shards = {entry.file: entry for i, entry in enumerate(contents.shards) if self._rows.is_intact(i)}
+        self.shards = {contents.shards[number].file: contents.shards[number] for number in self._rows.intact}
 
     def __contains__(self, sha256: str | None) -> bool:
         return sha256 in self._stored
