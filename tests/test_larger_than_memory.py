@@ -86,7 +86,7 @@ def assert_same_model(tagger, other):
 
 
 def test_a_sample_of_a_stream_is_uniform(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_BATCH", 4)
+    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_DRAW", 4)
     rows, tags = SimpleNamespace(n_rows=10), SimpleNamespace(bits=np.full(10, NO_SPLIT, np.uint8))
     counts = Counter()
     for seed in range(2000):
@@ -98,7 +98,7 @@ def test_a_sample_of_a_stream_is_uniform(monkeypatch):
 
 
 def test_a_sample_of_more_than_there_is_has_all(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_BATCH", 4)
+    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_DRAW", 4)
     tags = SimpleNamespace(bits=np.isin(np.arange(10), [4, 7]).astype(np.uint8))
     assert draw_positions(SimpleNamespace(n_rows=10), tags, NO_SPLIT, 5, 0).tolist() == [4, 7]
 

@@ -237,14 +237,12 @@ class Chain(NestedEncoder):
         """
         check_fitted(self)
         photo = read_image(image, max_side=self._max_side)
-        parts: list[Places] = []
-        for part in self.parts_:
-            if isinstance(part, HasPlaces):
-                parts.append(part.places(photo))
-            else:
-                name = ENCODERS.name_of(part)
-                parts.append(no_places(part.transform([photo]), f"features of '{name}', which have no place"))
-
+        parts = [
+            part.places(photo)
+            if isinstance(part, HasPlaces)
+            else no_places(part.transform([photo]), f"features of '{ENCODERS.name_of(part)}', which have no place")
+            for part in self.parts_
+        ]
         if not any(len(part.boxes) for part in parts):
             names = ", ".join(ENCODERS.name_of(part) for part in self.parts_)
             raise UserError(f"The chain's encoders ({names}) cannot assign their features to places of a picture.")

@@ -124,15 +124,14 @@ class Features:
         Raises DataError if an image is not in the folder; CorruptFileError if a shard is missing or was changed.
         """
         with reported(progress, "read features", len(images)):
-            positions, stored_rows, skipped = [], [], []
-            for number, image in enumerate(images):
-                row = self._look_up(image)
-                if isinstance(row, Skipped):
-                    skipped.append(Skipped(str(image), row.reason))
-                else:
-                    positions.append(number)
-                    stored_rows.append(row)
-            rows = self._rows.take(stored_rows)
+            entries = [self._look_up(image) for image in images]
+            positions = [n for n, row in enumerate(entries) if isinstance(row, StoredRow)]
+            skipped = [
+                Skipped(str(image), row.reason)
+                for image, row in zip(images, entries, strict=True)
+                if isinstance(row, Skipped)
+            ]
+            rows = self._rows.take([row for row in entries if isinstance(row, StoredRow)])
             progress.advance(len(images))
         return Encoded(rows, np.array(positions, np.int64), skipped)
 

@@ -22,7 +22,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.writing import whole_file
 from visterm.data.tag_formats.tables import check_in_file
-from visterm.features.streaming.joining import IMAGES_PER_BATCH, NO_SPLIT, VALID, TagsOnDisk
+from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions, survey
@@ -184,13 +184,8 @@ def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str]
 def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, stats: Survey, plan: Plan) -> Learned:
     """Return the result of the fit: vocabulary, counts, and the sorted hashes of image names."""
     split_bits = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
-    hashes = [np.empty(0, np.uint64)]
-    for first in range(0, len(tags.index.hashes), IMAGES_PER_BATCH):
-        part = slice(first, first + IMAGES_PER_BATCH)
-        hashes.append(tags.index.hashes[part][(tags.bits[tags.index.positions[part]] & split_bits) > 0])
-    learned = start.changed(
-        vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))
-    )
+    hashes = tags.index.hashes[(tags.bits[tags.index.positions] & split_bits) > 0]
+    learned = start.changed(vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(hashes))
     facts = learned.counts(
         stats.n_learned - stats.held_out.size, shards.contents.width, tags_given=stats.n_pairs,
         held_out=0 if stats.valid is None else stats.valid[0].shape[0],

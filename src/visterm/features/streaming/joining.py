@@ -38,7 +38,6 @@ NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
 BATCH_ROWS = 2**14  # Number of table rows per batch
-IMAGES_PER_BATCH = 2**20  # Number of images that are drawn from, or whose names are compared, at a time
 TAG_BITS = 32  # Lower bits of a pair, which have the tag's number; the upper bits have the image's position
 
 

@@ -16,7 +16,7 @@ from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.threads import map_ahead
-from visterm.core.types import Chunk, Matrix, Skipped
+from visterm.core.types import Chunk, Skipped
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
@@ -99,14 +99,10 @@ class Shards:
 
     def chunk(self, numbers: Sequence[int]) -> Chunk:
         """Read the names and rows of shards. Raises CorruptFileError if a shard is missing or was changed."""
-        names: list[str] = []
-        parts: list[Matrix] = []
         for number in numbers:
             self.check(number)
-            shard = self.read(number)
-            names += shard.names
-            parts.append(shard.rows)
-        return Chunk(names, stack_rows(parts), [])
+        shards = [self.read(number) for number in numbers]
+        return Chunk([name for shard in shards for name in shard.names], stack_rows([s.rows for s in shards]), [])
 
     def refuse_duplicate_names(self) -> None:
         """Raise `DataError` if an image is in two of the folders, which would make its tags ambiguous."""

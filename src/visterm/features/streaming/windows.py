@@ -17,12 +17,13 @@ from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
-from visterm.features.streaming.joining import IMAGES_PER_BATCH, NO_SPLIT, VALID, TagsOnDisk
+from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards, grouped
 from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 
+IMAGES_PER_DRAW = 2**20  # Number of images whose keys are from one generator
 MAX_VALID_ROWS = 5000  # Maximum number of validation rows: more are hardly more precise, and slow down every epoch
 
 
@@ -78,19 +79,15 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
 
 
 def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
-    """Draw `n` positions of images with a bit uniformly, in one pass; the result is sorted.
+    """Draw `n` positions of images with a bit uniformly; the result is sorted.
 
-    Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
+    Each image draws a random key; the sample are the images with the smallest keys.
     """
-    smallest, sample = np.empty(0), np.empty(0, np.int64)
-    for start in range(0, shards.n_rows, IMAGES_PER_BATCH):
-        bits = tags.bits[start : start + IMAGES_PER_BATCH]
-        keys = np.random.default_rng([seed, start]).random(bits.size)
-        candidates = np.flatnonzero(bits & bit)
-        smallest, sample = np.concatenate([smallest, keys[candidates]]), np.concatenate([sample, start + candidates])
-        chosen = np.argsort(smallest, kind="stable")[:n]
-        smallest, sample = smallest[chosen], sample[chosen]
-    return np.sort(sample)
+    starts = range(0, shards.n_rows, IMAGES_PER_DRAW)
+    draws = [np.random.default_rng([seed, i]).random(min(IMAGES_PER_DRAW, shards.n_rows - i)) for i in starts]
+    keys = np.concatenate([np.empty(0), *draws])
+    candidates = np.flatnonzero(tags.bits & bit)
+    return np.sort(candidates[np.argsort(keys[candidates], kind="stable")[:n]])
 
 
 class ShardWindows:
