@@ -122,11 +122,6 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 """Functions that check and convert the attributes of `Preparation`, from parameters and from files."""
 
 
-def check_views(views: object) -> None:
-    """Raise UserError for a name that is not in `VIEWS`."""
-    as_choice("views", VIEWS, views)
-
-
 def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
     """Yield the pictures of one photo for `views`, a name of `VIEWS`, each resized in one step.
 

@@ -138,19 +138,16 @@ def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
 
 
 def unused_rows_remark(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
-    """Return a remark with the rows of each split that `training_rows` ignores; empty if it uses all rows.
+    """Return a remark with the number of rows that `training_rows` ignores; empty if it uses all rows.
 
     `splits` has the split of each row, or the number of rows of each split.
     """
     counts = Counter(splits)
-    unused = {split: n for split, n in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT)}
-    if not unused or not any(counts):
+    n = sum(count for split, count in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT))
+    if n == 0 or not any(counts):
         return []
-    parts = [
-        f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
-        for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))
-    ]
-    return [f"{' and '.join(parts)} {'is' if sum(unused.values()) == 1 else 'are'} not learned from."]
+    rows = f"{count_of(n, 'row')} in neither of the splits '{TRAIN_SPLIT}' and '{VALID_SPLIT}'"
+    return [f"{rows} {'is' if n == 1 else 'are'} not learned from."]
 
 
 def encode_corpus(
