@@ -45,7 +45,7 @@ class Onnx(NetworkEncoder):
     photos of a batch.
 
     The preparation of pictures is read from the parameters. If a parameter is None, it is read from the first of these
-    that has it: NETWORK.json next to NETWORK.onnx (`settings_beside` lists its keys), the preparation files of
+    that has it: NETWORK.json next to NETWORK.onnx (its keys are in docs/encoders_networks.md), the preparation files of
     open_clip or transformers there, the table's row of a network by name, the image metadata in the network, the
     network's input, the defaults below.
 

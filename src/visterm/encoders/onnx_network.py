@@ -91,14 +91,14 @@ class OnnxNetwork:
 
         self.outputs = [output.name for output in self._session.get_outputs()]
         self.output = chosen_output(path, self.outputs, settings.get("output"))
-        self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
+        self._gives_maps = len(self._session.get_outputs()[self.outputs.index(self.output)].shape or []) == 4
         embedded = embedded_settings(self._session.get_modelmeta().custom_metadata_map)
 
         if self.pooling == "before_classes":
             model = read_network(path)
             self.output = before_classes(model, self.output)
             self._session = open_session(path, with_outputs(model, [self.output]), device=device)
-            self._declared = []
+            self._gives_maps = False
 
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout", "pooling")}
         size = _sides(path, prepared.pop("size", None), fixed)
@@ -170,7 +170,7 @@ class OnnxNetwork:
         further outputs. Raises UserError if the output is not the average of a map.
         """
         names, session = [self.output], self._session
-        if len(self._declared) != 3:  # the axes of a map
+        if not self._gives_maps:
             model = read_network(self.path)
             names += averaged_into(model, self.output)
             session = open_session(self.path, with_outputs(model, [name for name in names if name not in self.outputs]))
@@ -230,7 +230,7 @@ class OnnxNetwork:
             return self._map_layout == "channels_last"
         axes, size = maps.shape[1:], self.preparation.size
         label = f"The output '{self.output}' of {self.path}"
-        return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, label=label)
+        return channels_last(axes, size, pictures_last=self.channels_last, label=label)
 
 
 def _averaged(steps: GraphSteps, maps: str, turned: list[int] | None, width: int) -> str:
