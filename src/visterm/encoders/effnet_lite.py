@@ -69,7 +69,7 @@ def class_words() -> list[str]:
 def class_weights() -> NDArray[np.float32] | None:
     """Return the weights of the classes of `class_words`, shape (n_words, n_features); None without the package.
 
-    They are for means over places; the encoder takes roots of these. Raises CorruptFileError as `network_bytes`.
+    They are for means over places; the encoder takes roots of these. Raises CorruptFileError as `make_network`.
     """
     if (weights := weights_file()) is None:
         return None
@@ -91,7 +91,10 @@ def make_network(weights: Path, target: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{target}.lock"):
                 if not target.exists():
-                    content = network_bytes(weights)
+                    tensors = fold_batch_norms(read_tensors(_weights_content(weights), str(weights)))
+                    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
+                    # parts of a protocol buffer that occur several times are merged: bytes after the graph extend it
+                    content = GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
                     with whole_file(target) as temporary:
                         temporary.write_bytes(content)
     except OSError as error:
@@ -99,17 +102,6 @@ def make_network(weights: Path, target: Path) -> None:
             f"{target} cannot be written: {error.strerror or error}.",
             advice="Set XDG_CACHE_HOME to a folder that can be.",
         ) from error
-
-
-def network_bytes(weights: Path) -> bytes:
-    """Return the network as an ONNX file, with the weights of a file. The same weights give the same bytes.
-
-    Parts of a protocol buffer that occur several times are merged, so bytes after the graph extend it. Raises
-    CorruptFileError if the file does not have the known SHA-256.
-    """
-    tensors = fold_batch_norms(read_tensors(_weights_content(weights), str(weights)))
-    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
-    return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
 
 
 def _weights_content(weights: Path) -> bytes:

@@ -29,7 +29,7 @@ from visterm.data.tag_formats.record import (
     without_contradictions,
 )
 from visterm.data.tag_formats.tables import stream_table
-from visterm.features.streaming.shards import Shards, index_names
+from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import too_rare, unused_rows_remark
 
 NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
@@ -54,7 +54,7 @@ class JoinedTable:
 
     def __init__(self, folder: Path, shards: Shards) -> None:
         self.shards = shards
-        self.index = index_names(shards)
+        self.index = shards.index()
         self.bits = np.zeros(shards.n_rows, np.uint8)
         self.remarks: list[str] = []
         self._pairs = TagPairs(folder / "pairs.bin")

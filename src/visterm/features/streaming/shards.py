@@ -73,10 +73,6 @@ class Shards:
         """Raise CorruptFileError if a shard is missing, or was changed since it was written."""
         self._owner[number].check(self.contents.shards[number])
 
-    def folder_of(self, number: int) -> str:
-        """Return the features folder of a shard."""
-        return os.fspath(self._owner[number].path)
-
     def names(self, number: int) -> list[str]:
         """Read the paths of a shard's images inside the image folder."""
         return read_shard_index(self._owner[number].source(self.contents.shards[number]))[0]
@@ -107,7 +103,23 @@ class Shards:
     def refuse_duplicate_names(self) -> None:
         """Raise `DataError` if an image is in two of the folders, which would make its tags ambiguous."""
         if self.n_folders > 1:
-            index_names(self)
+            self.index()
+
+    def index(self) -> NameIndex:
+        """Index the images by their names. Raises DataError if an image is in two of the folders."""
+        index = NameIndex(map(self.names, range(len(self))))
+        same_hash = np.flatnonzero(index.hashes[1:] == index.hashes[:-1]) if self.n_folders > 1 else []
+        for row in same_hash:  # two names may have the same hash
+            positions = index.positions[row : row + 2]
+            numbers = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
+            first, second = (self.names(n)[i - self.starts[n]] for n, i in zip(numbers, positions, strict=True))
+            if first == second:
+                one, other = (self._owner[number].path for number in numbers)
+                raise DataError(
+                    f"The image '{first}' is in {one} and in {other}; expected one row per image. Encode folders whose "
+                    "images are named apart, or leave one of the two out."
+                )
+        return index
 
 
 def grouped(numbers: Iterable[int], sizes: NDArray[np.int64], limit: int) -> list[list[int]]:
@@ -151,26 +163,6 @@ class NameIndex:
             return np.full(requested.size, -1, np.int64)
         nearest = np.minimum(np.searchsorted(self.hashes, requested), len(self.hashes) - 1)
         return np.where(self.hashes[nearest] == requested, self.positions[nearest], -1)
-
-
-def index_names(shards: Shards) -> NameIndex:
-    """Index the images of features folders by their names. Raises DataError if an image is in two of the folders."""
-    index = NameIndex(map(shards.names, range(len(shards))))
-    if shards.n_folders > 1:
-        for row in np.flatnonzero(index.hashes[1:] == index.hashes[:-1]):  # two names may have the same hash
-            positions = index.positions[row : row + 2]
-            numbers = np.searchsorted(shards.starts, positions, side="right") - 1
-            first, second = (
-                shards.names(number)[position - shards.starts[number]]
-                for number, position in zip(numbers.tolist(), positions.tolist(), strict=True)
-            )
-            if first == second:
-                one, other = map(shards.folder_of, numbers)
-                raise DataError(
-                    f"The image '{first}' is in {one} and in {other}; expected one row per image. Encode folders whose "
-                    "images are named apart, or leave one of the two out."
-                )
-    return index
 
 
 def stored_chunks(
