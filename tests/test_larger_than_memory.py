@@ -28,7 +28,7 @@ from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.features.streaming.joining import NO_SPLIT, TagsOnDisk
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
-from visterm.features.streaming.windows import ShardWindows, draw_positions
+from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions
 from visterm.features.training_rows import NONE_HELD_OUT, read_corpus
 from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 from visterm.models.baselines import Prior
@@ -231,7 +231,7 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
     tags = TagsOnDisk(tmp_path, shards, drawn / "tags.jsonl")
     held_out = np.array([0, 99, 229])
     window = int(2 * shards.sizes.max())
-    windows = ShardWindows(shards, tags, held_out=held_out, n_pairs=1, mean_length=1.0, window=window, seed=4)
+    windows = ShardWindows(shards, tags, Survey(1.0, None, held_out, 0, 1), window=window, seed=4)
 
     def visited(epoch, first=0):
         found = []

@@ -197,7 +197,7 @@ def networks() -> dict[str, Network]:
 
     Raises DataError if the user's file is not TOML, a row is invalid, or `TABLE_ENV` names a missing file.
     """
-    path = user_file("networks.toml", TABLE_ENV)
+    path = users_table()
     if os.environ.get(TABLE_ENV) and not path.exists():
         raise DataError(f"{TABLE_ENV} names {path}, which is not there. Put your table there, or unset {TABLE_ENV}.")
     rows: dict[str, Network] = {}

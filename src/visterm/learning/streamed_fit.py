@@ -103,10 +103,7 @@ def fit_streamed(
         start = start.changed(encoder=encoder, reference=reference)
         share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
         stats = survey(shards, table, share, seed, plan, progress)
-        windows = ShardWindows(
-            shards, table, held_out=stats.held_out, n_pairs=stats.n_pairs, mean_length=stats.mean_length,
-            window=plan.window, seed=seed,
-        )  # fmt: skip
+        windows = ShardWindows(shards, table, stats, window=plan.window, seed=seed)
         settings = [plan.window, seed, min_count, split, sorted((aliases or {}).items())]
         checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), checkpoint_seconds)
         model.fit_stream(windows, valid=stats.valid, checkpoints=checkpoints, monitor=progress)

@@ -95,26 +95,16 @@ class ShardWindows:
 
     The shards of an epoch are in a random order that depends on the seed and the epoch, and are grouped into windows of
     up to `window` bytes; a larger shard is a window of its own. Training draws the order of pairs within a window.
-    Images at the sorted positions `held_out` are left out.
+    The images that `stats` holds out are left out.
 
     The attributes are those of `visterm.models.ranking.training.Windows`.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        tags: TagsOnDisk,
-        *,
-        held_out: NDArray[np.int64],
-        n_pairs: int,
-        mean_length: float,
-        window: int,
-        seed: int,
-    ) -> None:
-        self._shards, self._tags, self._held_out = shards, tags, held_out
+    def __init__(self, shards: Shards, tags: TagsOnDisk, stats: Survey, *, window: int, seed: int) -> None:
+        self._shards, self._tags, self._held_out = shards, tags, stats.held_out
         self._window, self._seed = window, seed
         self.n_features, self.n_tags = shards.contents.width, tags.n_tags
-        self.n_pairs, self.mean_length = n_pairs, mean_length
+        self.n_pairs, self.mean_length = stats.n_pairs, stats.mean_length
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Return the shards of each window of an epoch."""
