@@ -93,24 +93,23 @@ def make_encoder(
             raise UserError(setting="encoder", value=spec, expected=expected)
         return clone(spec).set_params(**params)
     name, colon, argument = (spec or default_encoder()).partition(":")
-    if name not in ENCODERS.names():  # read the table only if needed: it may be broken
+    is_network = name not in ENCODERS.names()  # read the table only if needed: it may be broken
+    if is_network:
         if name not in (table := networks()):
             raise ENCODERS.unknown(name, encoder_names())
-        if colon:
-            problem = f"The network '{name}' takes no argument after a colon, but got '{argument}'."
-            raise UserError(problem, setting="encoder", value=spec, advice="Leave it out.")
-        name, params = "onnx", {**table[name].encoder, **params, "network": name}
-
-    cls = ENCODERS.load(name)
+        params = {**table[name].encoder, **params, "network": name}
+    class_name = "onnx" if is_network else name
+    cls = ENCODERS.load(class_name)
     encoder_params = signature(cls).parameters
     encoder_settings = {key: defaults[key] for key in defaults if key in encoder_params}
 
     if colon:
-        if cls.argument is None:
-            problem = f"The encoder '{name}' takes no argument after a colon, but got '{argument}'."
+        if is_network or cls.argument is None:
+            kind = "network" if is_network else "encoder"
+            problem = f"The {kind} '{name}' takes no argument after a colon, but got '{argument}'."
             raise UserError(problem, setting="encoder", value=spec, advice="Leave it out.")
         encoder_settings[cls.argument] = argument
-    encoder: AnyEncoder = ENCODERS.create(name, **{**encoder_settings, **params})
+    encoder: AnyEncoder = ENCODERS.create(class_name, **{**encoder_settings, **params})
     return encoder
 
 

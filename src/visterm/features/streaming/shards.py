@@ -108,8 +108,9 @@ class Shards:
     def index(self) -> NameIndex:
         """Index the images by their names. Raises DataError if an image is in two of the folders."""
         index = NameIndex(map(self.names, range(len(self))))
-        same_hash = np.flatnonzero(index.hashes[1:] == index.hashes[:-1]) if self.n_folders > 1 else []
-        for row in same_hash:  # two names may have the same hash
+        if self.n_folders == 1:
+            return index
+        for row in np.flatnonzero(index.hashes[1:] == index.hashes[:-1]):  # two names may have the same hash
             positions = index.positions[row : row + 2]
             numbers = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
             first, second = (self.names(n)[i - self.starts[n]] for n, i in zip(numbers, positions, strict=True))
