@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_count, stack_rows
-from visterm.core.errors import DataError, EncoderMismatchError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.executor import Executor, for_parts, require_visible_path
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
@@ -22,6 +22,7 @@ from visterm.core.remote import absolute
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
+from visterm.core.wording import count_of
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import SUFFIX, Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, Unsearched, image_names, is_there
@@ -126,7 +127,7 @@ def encode_folder(
         parts = [[names[i] for i in part] for part in cut(names, size)]
         part_executor = for_parts(executor, parts)
         job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
-        part_results = _checked_shards(part_executor.run(job, parts, progress), len(names), progress)
+        part_results = _checked_shards(part_executor.run(job, parts, progress), parts, progress)
         skipped = [*closed, *(item for shard in part_results for item in shard.skipped)]
         nonempty = [shard for shard in part_results if shard.entry is not None]
         contents = Contents(
@@ -202,10 +203,18 @@ def _folder_encoder(
     return encoder, first_job
 
 
-def _checked_shards(shards: Iterator[PartDone], n_images: int, progress: Progress) -> list[PartDone]:
-    """Return the shards, after checking that all rows are of one kind."""
-    with reported(progress, "encode photos", n_images):
+def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], progress: Progress) -> list[PartDone]:
+    """Return the shards, after checking that no image is missing, and that all rows are of one kind."""
+    with reported(progress, "encode photos", sum(map(len, parts))):
         finished = list(shards)
+    for names, shard in zip(parts, finished, strict=True):
+        n_images = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
+        if n_images != len(names):
+            raise StorageError(
+                f"A worker or its note has {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
+                f"'{names[-1]}'. Run the same command again."
+            )
+
     kinds = sorted({(shard.layout, shard.width) for shard in finished if shard.entry is not None})
     if len(kinds) > 1:
         rows = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
