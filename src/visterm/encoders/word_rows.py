@@ -106,16 +106,13 @@ def word_cache_path() -> Path:
 def _load(keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
     if not word_cache_path().is_file():
         return {}
-    rows = {}
+    select = "SELECT row FROM rows WHERE key = ?"
     try:
         with closing(sqlite3.connect(word_cache_path(), timeout=10)) as database:
-            for key in keys:
-                for (row,) in database.execute("SELECT row FROM rows WHERE key = ?", (key,)):
-                    rows[key] = np.frombuffer(row, "<f4")
+            return {key: np.frombuffer(row, "<f4") for key in keys for (row,) in database.execute(select, (key,))}
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
         LOG.warning("The vectors of words in %s cannot be read, and are computed again: %s", word_cache_path(), error)
         return {}
-    return rows
 
 
 def _store(rows: dict[bytes, NDArray[np.float32]]) -> None:
