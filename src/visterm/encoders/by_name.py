@@ -235,11 +235,11 @@ class DataSetRows(AnyEncoder):
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that are no row of a data set, by position, with advice."""
-        return {i: reason for i, image in enumerate(images) if (reason := _problem(name_of(image)))}
+        return {i: reason for i, image in enumerate(images) if (reason := _row_problem(name_of(image)))}
 
     def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
         self.refuse_unknown(images, only_if_all=skip_unreadable)
-        files = dict.fromkeys(name.rpartition(ROW)[0] for name in map(name_of, images) if not _problem(name))
+        files = dict.fromkeys(name.rpartition(ROW)[0] for name in map(name_of, images) if not _row_problem(name))
         data = [read_data_set(file) for file in files]
         self.features_, self.width_ = data[0].features, max(one.X.shape[1] for one in data)
 
@@ -264,7 +264,7 @@ class DataSetRows(AnyEncoder):
         return rows
 
 
-def _problem(name: str) -> str:
+def _row_problem(name: str) -> str:
     """Return why a name is no row of a data set; empty if it is one."""
     file, _, row = name.rpartition(ROW)
     if not (is_data_set(file) and row.isascii() and row.isdigit() and int(row)):
