@@ -202,7 +202,7 @@ def table(network, output, paths, runs, folder):
     arrays = [read_image(path, max_side=encoder._max_side) for path in paths]
 
     def prepared(photo):
-        (batch,) = opened.feed(next(iter(views_of(photo, opened.preparation, "whole")))).values()
+        (batch,) = opened.feed(next(iter(views_of(photo, opened.preparation, "whole")))[None]).values()
         return batch[0]
 
     ready = [np.stack([prepared(a) for a in arrays[i : i + BATCH]]) for i in range(0, len(arrays), BATCH)]

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from visterm.core.threads import resolve_jobs, standing_team
 from visterm.core.vocabulary import Vocabulary
-from visterm.encoders.precomputed import Precomputed
+from visterm.encoders.by_name import Precomputed
 from visterm.library.catalogue import Catalogue
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.pamir.pamir import Pamir

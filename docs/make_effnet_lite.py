@@ -5,17 +5,54 @@
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from visterm.encoders.effnet_lite import CLASSES, GRAPH, HEAD_WIDTH, convolutions
+from visterm.encoders.effnet_lite import CLASSES, GRAPH
 
 OPSET, IR_VERSION = 13, 8  # Old versions, so that any onnxruntime of the last years opens the file
 PIXEL_MEAN, PIXEL_STD = 127, 128  # Of all three colours, in training
 CONSTANTS = {"pixel_mean": PIXEL_MEAN, "pixel_std": PIXEL_STD, "zero": 0, "six": 6}
+
+
+STEM_WIDTH: Final = 32
+STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6, 88, 4), (5, 1, 6, 120, 4),
+                 (5, 2, 6, 208, 5), (3, 1, 6, 352, 1))  # fmt: skip
+"""Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
+HEAD_WIDTH: Final = 1280
+
+
+class Convolution(NamedTuple):
+    """A convolution, by its name in the file of weights."""
+
+    name: str
+    shape: tuple[int, int, int, int]  # Of the kernels: width of the output, width of the input of a group, sides
+    stride: int = 1
+    ends_block: bool = False  # Whether it is the last of its block, which no ReLU6 follows
+    adds_input: bool = False  # Whether the block's input is added to the convolution's output
+
+
+def convolutions() -> Iterator[Convolution]:
+    """Yield the convolutions from the picture to the last feature map."""
+    yield Convolution("_conv_stem", (STEM_WIDTH, 3, 3, 3), 2)
+    width, block = STEM_WIDTH, 0
+    for side, stride, expansion, stage_width, n_blocks in STAGES:
+        for i in range(n_blocks):
+            name, inner_width = f"_blocks.{block}.", expansion * width
+            if expansion > 1:
+                yield Convolution(f"{name}_expand_conv", (inner_width, width, 1, 1))
+            depthwise = inner_width, 1, side, side
+            yield Convolution(f"{name}_depthwise_conv", depthwise, stride if i == 0 else 1)
+
+            project = stage_width, inner_width, 1, 1
+            yield Convolution(f"{name}_project_conv", project, ends_block=True, adds_input=i > 0)
+            width, block = stage_width, block + 1
+    yield Convolution("_conv_head", (HEAD_WIDTH, width, 1, 1))
 
 
 def graph() -> bytes:

@@ -50,7 +50,7 @@ KINDS = (
 WORK = {"visterm fit": "fit", "visterm use": "go-back"}  # The others take as long as a job
 PRELOADED = [
     "feedback_kills", "visterm.web.app", "visterm.cli.tag", "visterm.cli.fit", "uvicorn",
-    "visterm.library.learn", "visterm.models.ranking.wsabie", "visterm.encoders.visterms", "visterm.encoders.codebook",
+    "visterm.library.learn", "visterm.models.ranking.wsabie", "visterm.encoders.visterms", "visterm.encoders.blocks",
     "visterm.learning.calibrating", "visterm.metrics.report", "sklearn.base", "pi_heif",
 ]  # fmt: skip
 """What a process would else import first: seconds on a busy machine."""

@@ -45,7 +45,7 @@ UNREACHED = 3  # The exit code of a client that gave up
 KINDS = ("client at a request", "client after an answer", "client at a moment", "server", "answer cut")
 FAULTS = (served.cut, served.lost, served.reset, served.half_json)
 SLOW_TO_IMPORT = (
-    "visterm.library.learn", "visterm.models.linear.ridge", "visterm.encoders.visterms", "visterm.encoders.codebook",
+    "visterm.library.learn", "visterm.models.linear.ridge", "visterm.encoders.visterms", "visterm.encoders.blocks",
     "visterm.learning.calibrating", "visterm.data.tag_queries", "visterm.metrics.report", "sklearn.base", "pi_heif",
     "visterm.kernels.pixels",
 )  # fmt: skip

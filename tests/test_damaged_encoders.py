@@ -12,8 +12,7 @@ from tiny_catalogues import save_unchecked
 from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
-from visterm.encoders.ids import Ids
-from visterm.encoders.precomputed import Precomputed
+from visterm.encoders.by_name import Ids, Precomputed
 from visterm.models.baselines import Prior
 from visterm.tagging.tagger import Tagger
 

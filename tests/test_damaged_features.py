@@ -12,7 +12,7 @@ from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
-from visterm.encoders.ids import Ids
+from visterm.encoders.by_name import Ids
 from visterm.features.contents import Contents, FirstJob, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.library.info import describe

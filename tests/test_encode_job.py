@@ -412,25 +412,7 @@ def test_a_damaged_shard_is_named_by_readers_and_encoded_anew_by_the_job(encode,
     assert content(tmp_path / "F") == before
 
 
-def test_shards_in_parquet_as_before_the_first_release_are_refused_or_made_again(encode, tmp_path, monkeypatch):
-    encode(tmp_path / "undisturbed")
-    n_written = 0
-
-    def killed(path, data):
-        nonlocal n_written
-        n_written += 1
-        if n_written == 5:
-            raise Killed
-        folder_module.write_whole(path, data)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(job.ShardWork, "suffix", ".parquet")
-        patched.setattr(part_work, "write_whole", killed)
-        with pytest.raises(Killed):
-            encode(tmp_path / "F")
-    assert list((tmp_path / "F" / UNFINISHED).glob("*.parquet"))
-    encode(tmp_path / "F")
-    assert content(tmp_path / "F") == content(tmp_path / "undisturbed")
+def test_shards_in_parquet_as_before_the_first_release_are_refused(encode, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "shard_bytes", lambda shard: b"PAR1")
     encode(tmp_path / "old", shard_size=100)
     for use in (Features, encode):

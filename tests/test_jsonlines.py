@@ -81,10 +81,10 @@ def test_counts_agree_with_their_nouns():
     [
         ([None, None], []),
         (["train", "valid"], []),
-        (["train", "test"], ["1 row of split 'test' is not learned from."]),
+        (["train", "test"], ["1 row in neither of the splits 'train' and 'valid' is not learned from."]),
         (
             ["train", "test", "test", None, "dev2"],
-            ["1 row of split 'dev2', 2 rows of split 'test' and 1 row without a split are not learned from."],
+            ["4 rows in neither of the splits 'train' and 'valid' are not learned from."],
         ),
     ],
 )

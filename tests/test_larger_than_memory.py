@@ -25,10 +25,10 @@ from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, VistermError
 from visterm.data.tag_formats.tables import read_table, stream_table
-from visterm.features.streaming.joining import NO_SPLIT, BoundedCounts, TagsOnDisk
+from visterm.features.streaming.joining import NO_SPLIT, TagsOnDisk
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
-from visterm.features.streaming.windows import ShardWindows, draw_positions
+from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions
 from visterm.features.training_rows import NONE_HELD_OUT, read_corpus
 from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 from visterm.models.baselines import Prior
@@ -64,7 +64,7 @@ def test_the_block_of_the_page_learns_from_a_matrix_on_disk_piece_by_piece(tmp_p
 
 def joined(tmp_path, drawn, table="tags.jsonl", **settings):
     shards = Shards(drawn / "features")
-    return TagsOnDisk(tmp_path, shards, drawn / table, max_words=1000, **settings)
+    return TagsOnDisk(tmp_path, shards, drawn / table, **settings)
 
 
 def fit(drawn, work, *, model="wsabie", n_jobs=1, table="tags.jsonl", epochs=3, features="features", **how):
@@ -86,7 +86,7 @@ def assert_same_model(tagger, other):
 
 
 def test_a_sample_of_a_stream_is_uniform(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS_PER_BATCH", 4)
+    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_DRAW", 4)
     rows, tags = SimpleNamespace(n_rows=10), SimpleNamespace(bits=np.full(10, NO_SPLIT, np.uint8))
     counts = Counter()
     for seed in range(2000):
@@ -98,38 +98,20 @@ def test_a_sample_of_a_stream_is_uniform(monkeypatch):
 
 
 def test_a_sample_of_more_than_there_is_has_all(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS_PER_BATCH", 4)
+    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_DRAW", 4)
     tags = SimpleNamespace(bits=np.isin(np.arange(10), [4, 7]).astype(np.uint8))
     assert draw_positions(SimpleNamespace(n_rows=10), tags, NO_SPLIT, 5, 0).tolist() == [4, 7]
 
 
-def test_counts_are_exact_while_words_fit_and_bounded_by_the_error_after():
-    rng = np.random.default_rng(0)
-    words = [f"w{n}" for n in rng.zipf(1.5, 20_000)]
-    true = Counter(words)
-    whole, bounded = BoundedCounts(10**6), BoundedCounts(50)
-    for start in range(0, len(words), 100):
-        whole.add(words[start : start + 100])
-        bounded.add(words[start : start + 100])
-        assert len(bounded.counts()) <= 50
-    assert whole.error == 0
-    assert whole.counts() == dict(true)
-    held = bounded.counts()
-    assert 0 < bounded.error < len(words) / 25
-    assert all(held[word] <= true[word] <= held[word] + bounded.error for word in held)
-    assert all(true[word] <= bounded.error for word in true.keys() - held.keys())
-
-
-def test_names_are_found_where_they_lie(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.shards.NAMES_PER_BUCKET", 7)
+def test_names_are_found_where_they_lie():
     names = [name_of(i) for i in range(40)]
-    index = NameIndex(tmp_path, [names[:15], [], names[15:]], 40)
+    index = NameIndex([names[:15], [], names[15:]])
     assert index.find([name_of(39), "none.jpg", name_of(0), name_of(17)]).tolist() == [39, -1, 0, 17]
     assert (np.diff(index.hashes.astype(object)) > 0).all()
 
 
-def test_a_name_is_found_as_it_is_written_and_else_without_spaces_and_backslashes(tmp_path):
-    index = NameIndex(tmp_path, [["1.jpg", " 1.jpg", "a/2.jpg", "a\\2.jpg", "b/3.jpg"]], 5)
+def test_a_name_is_found_as_it_is_written_and_else_without_spaces_and_backslashes():
+    index = NameIndex([["1.jpg", " 1.jpg", "a/2.jpg", "a\\2.jpg", "b/3.jpg"]])
     assert index.find([" 1.jpg", "1.jpg ", "a\\2.jpg", "b\\3.jpg", " none.jpg"]).tolist() == [1, 0, 3, 4, -1]
 
 
@@ -220,7 +202,7 @@ def test_only_the_training_split_is_counted_and_another_can_be_requested(tmp_pat
     tags = joined(tmp_path / "a", drawn, "split.jsonl")
     assert (tags.vocabulary.tags, tags.vocabulary.counts.tolist()) == (["of train", "sea"], [2, 2])
     assert tags.learned_among(0, 6).tolist() == [True, True, False, False, False, False]
-    assert tags.remarks[:-1] == ["1 row of split 'test' and 1 row without a split are not learned from."]
+    assert tags.remarks[:-1] == ["2 rows in neither of the splits 'train' and 'valid' are not learned from."]
     tags = joined(tmp_path / "b", drawn, "split.jsonl", split="testing")
     assert tags.vocabulary.tags == ["of test", "sea"]
     assert tags.remarks[:-1] == []
@@ -246,10 +228,10 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
     numbers[:, 0] = np.arange(1, 231)
     write(tmp_path / "features", form(numbers), encoder)
     shards = Shards(tmp_path / "features")
-    tags = TagsOnDisk(tmp_path, shards, drawn / "tags.jsonl", max_words=1000)
+    tags = TagsOnDisk(tmp_path, shards, drawn / "tags.jsonl")
     held_out = np.array([0, 99, 229])
     window = int(2 * shards.sizes.max())
-    windows = ShardWindows(shards, tags, held_out=held_out, n_pairs=1, mean_length=1.0, window=window, seed=4)
+    windows = ShardWindows(shards, tags, Survey(1.0, None, held_out, 0, 1), window=window, seed=4)
 
     def visited(epoch, first=0):
         found = []

@@ -17,7 +17,6 @@ from visterm.encoders.named import TABLE_ENV, make_encoder
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import settings_beside
 from visterm.encoders.preparation import Preparation, views_of
-from visterm.encoders.torch_loading import torch_library
 
 
 class LateModule:
@@ -36,7 +35,7 @@ WANTED = ("torch", "onnxruntime", "transformers", "open_clip")
 if missing := [name for name in WANTED if find_spec(name) is None]:
     pytest.skip(f"wants {', '.join(missing)} (extras 'onnx', 'text' and 'torch')", allow_module_level=True)
 torch, twins = LateModule("torch"), LateModule("vision_twins")
-open_clip = LateModule("open_clip", torch_library)
+open_clip = LateModule("open_clip", lambda name: import_module("torch_libraries").torch_library(name))
 
 PLAIN = {"views": "trained", "root": False, "centre": False, "normalise": False}
 CHELSEA = skimage.data.chelsea()  # 300 x 451

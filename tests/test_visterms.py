@@ -13,8 +13,7 @@ from refusals import refused
 from tiny_scenes import scene
 from visterm.core.errors import DataError
 from visterm.core.threads import one_blas_thread
-from visterm.encoders.blocks import pixel_codes
-from visterm.encoders.codebook import assign_words, learn_codebook
+from visterm.encoders.blocks import assign_words, learn_codebook, pixel_codes
 from visterm.encoders.visterms import Visterms
 from visterm.kernels.nearest import prepare_codebook
 

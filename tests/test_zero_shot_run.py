@@ -11,7 +11,7 @@ from PIL import Image
 from command_line import visterm
 from visterm import Catalogue, Tagger, fit
 from visterm.core.errors import ShapeError
-from visterm.encoders.precomputed import Precomputed
+from visterm.encoders.by_name import Precomputed
 
 SHOWN = {"rose": [1, 0, 0, 0.3], "sea": [0, 1, 0, 0.3], "grass": [0, 0, 1, 0.3]}
 """What photos show, and their features but for noise."""

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from tiny_networks import colour_network
-from visterm.encoders.torch_loading import torch_library
+from torch_libraries import torch_library
 
 transformers = torch_library("transformers")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from visterm.encoders.torch_loading import torch_library
+from torch_libraries import torch_library
 
 hf = torch_library("transformers")
 

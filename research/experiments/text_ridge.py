@@ -27,7 +27,7 @@ from harness.runs import machine, options, parse, say, write
 from numpy.typing import NDArray
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.encoders.sentences import sentence_vectors
+from visterm.encoders.word_rows import sentence_vectors
 from visterm.features.training_rows import TrainingRows
 from visterm.learning.calibrating import held_out_scores
 from visterm.metrics import paired_bootstrap

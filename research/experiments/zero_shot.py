@@ -23,7 +23,7 @@ from harness.runs import machine, options, parse, say, write
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from planted import plant_corpus
-from visterm.encoders.sentences import sentence_vectors
+from visterm.encoders.word_rows import sentence_vectors
 from visterm.metrics import paired_bootstrap
 from visterm_research.comparison.image_problems import corel_problem, scene_problem
 from visterm_research.comparison.problem import Problem, Rows

@@ -193,21 +193,6 @@ def test_rows_made_elsewhere_stand_beside_those_of_pixels(files, scenes, tmp_pat
         encoder.transform(scenes)
 
 
-def test_of_names_alone_no_image_is_opened(tmp_path):
-    made = np.random.default_rng(0).random((9, 5)).astype(np.float32)
-    np.save(tmp_path / "rows.npy", made)
-    names = [f"{i}.jpg" for i in range(9)]
-    (tmp_path / "rows.names.txt").write_text("\n".join(names))
-    spec = f"kernel_pca:chain:precomputed:{tmp_path / 'rows.npy'}"
-    encoder = make_encoder(spec, {"normalise": False, "kernel": "linear", "batch_size": 4}, {}).fit(names)
-    rows, kept, skipped = encoder.encode(names)
-    centred = made - made.mean(axis=0)
-    scale = encoder.parts_[0].factors_[0]
-    np.testing.assert_allclose(rows @ rows.T, centred @ centred.T * scale**2, atol=1e-4)
-    assert kept.tolist() == list(range(9))
-    assert skipped == []
-
-
 def test_encoders_are_named_in_one_line_and_get_seed_and_threads(network, scenes):
     encoder = make_encoder(f"chain:histograms+onnx:{network}+visterms", {}, {"n_jobs": 2, "random_state": 5})
     parts = encoder._make_parts()

@@ -9,7 +9,7 @@ from scipy import ndimage
 from reference import histograms as slow
 from tiny_scenes import scene
 from visterm.core.errors import UserError
-from visterm.encoders.codebook import learn_palette
+from visterm.encoders.blocks import learn_palette
 from visterm_research.encoders.histograms import Histograms
 from visterm_research.encoders.textons import ELONGATION, FilterBank, TextonFinder, learn_textons, squeezed
 

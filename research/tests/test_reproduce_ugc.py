@@ -300,7 +300,7 @@ def test_words_that_are_tags_are_not_searched_for_as_words_outside(monkeypatch: 
         asked.append(list(words))
         return WordVectors(words, np.random.default_rng(0).normal(size=(len(words), 5)).astype(np.float32))
 
-    monkeypatch.setattr("visterm.encoders.sentences.sentence_vectors", sentences)
+    monkeypatch.setattr("visterm.encoders.word_rows.sentence_vectors", sentences)
     monkeypatch.setattr("visterm_research.ugc.problems.find_spec", lambda name: name)
     words = words_of(rows, Source(Path("any")))
     assert words.source == SENTENCES

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from visterm.encoders import torch_loading
+from visterm_research.encoders import torch_libraries
 
 
 def failing_once(error, calls):
@@ -23,20 +23,20 @@ def failing_once(error, calls):
 def test_a_torchvision_of_another_build_of_torch_is_imported_once_its_operators_are_declared(monkeypatch):
     calls = []
     error = RuntimeError("operator torchvision::nms does not exist")
-    monkeypatch.setattr(torch_loading, "import_module", failing_once(error, calls))
-    monkeypatch.setattr(torch_loading, "_declare_operators", lambda: calls.append("declared"))
-    assert torch_loading.torch_library("timm") == "timm"
+    monkeypatch.setattr(torch_libraries, "import_module", failing_once(error, calls))
+    monkeypatch.setattr(torch_libraries, "_declare_operators", lambda: calls.append("declared"))
+    assert torch_libraries.torch_library("timm") == "timm"
     assert calls == ["torchvision", "declared", "torchvision", "timm"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no memory"), ModuleNotFoundError("No module", name="torchvision")])
 def test_what_else_goes_wrong_is_not_hidden(monkeypatch, error):
-    monkeypatch.setattr(torch_loading, "import_module", failing_once(error, []))
+    monkeypatch.setattr(torch_libraries, "import_module", failing_once(error, []))
     with pytest.raises(type(error), match=str(error)):
-        torch_loading.torch_library("timm")
+        torch_libraries.torch_library("timm")
 
 
 def test_both_libraries_are_there_and_torchvision_knows_its_operators():
     for name in ("timm", "open_clip"):
-        assert torch_loading.torch_library(name).__name__ == name
+        assert torch_libraries.torch_library(name).__name__ == name
     assert torch.ops.torchvision.nms

@@ -117,10 +117,10 @@ def test_learned_vectors_read_the_tag_lists_of_held_out_tags_too():
 
 
 def test_without_the_extra_there_are_no_sentence_vectors(monkeypatch: pytest.MonkeyPatch):
-    from visterm.encoders import sentences
+    from visterm.encoders import word_rows as sentences
 
     sentences._network.cache_clear()
-    monkeypatch.setattr(sentences, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(sentences, "SENTENCE_PACKAGE", "no_such_package")
     found = word_sources(["a", "b"], sp.csr_array(np.ones((2, 2), np.float32)), dim=2)
     assert list(found) == ["learned", "random"]
 

@@ -74,6 +74,21 @@ class Encoder(AnyEncoder):
         positions: list[int] = []
         skipped: list[Skipped] = []
         parts: list[Matrix] = []
+        for indices, pixels in self._batches(images, skipped, progress):
+            positions += indices
+            parts.append(self._encode_pixels(pixels, [images[i] for i in indices]))
+        rows = stack_rows(parts)
+        rows = as_csr(rows) if sp.issparse(rows) else rows.astype(np.float32, copy=False)
+        return Encoded(rows, np.array(positions, np.int64), skipped)
+
+    def _encode_pixels(self, pixels: list[Pixels], images: Images) -> Matrix:
+        """Return the rows of a batch; `images` are the images as they were passed, for encoders inside this one."""
+        return self._encode_batch(pixels)
+
+    def _batches(
+        self, images: Images, skipped: list[Skipped], progress: Progress
+    ) -> Iterator[tuple[list[int], list[Pixels]]]:
+        """Yield the positions and the pixels of readable images, batch by batch; add the others to `skipped`."""
         batch: list[Decoded] = []
         for number, item in enumerate(self._decoded(images), start=1):
             if isinstance(item, Decoded):
@@ -83,12 +98,8 @@ class Encoder(AnyEncoder):
             progress.advance()
 
             if batch and (len(batch) == self.batch_size or number == len(images)):
-                positions += [decoded.index for decoded in batch]
-                parts.append(self._encode_batch([decoded.pixels for decoded in batch]))
+                yield [decoded.index for decoded in batch], [decoded.pixels for decoded in batch]
                 batch = []
-        rows = stack_rows(parts)
-        rows = as_csr(rows) if sp.issparse(rows) else rows.astype(np.float32, copy=False)
-        return Encoded(rows, np.array(positions, np.int64), skipped)
 
     def _learns(self) -> bool:
         kind = type(self)

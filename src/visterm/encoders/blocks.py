@@ -1,11 +1,11 @@
-"""Cut photos into blocks, find the visual words of each block, and turn the words into rows."""
+"""Cut photos into blocks, learn visual words by k-means, find those of each block, and turn them into rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress, reported
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.encoders.contract import Places
-from visterm.kernels.nearest import nearest_words, prepare_codebook
+from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 from visterm.kernels.pixels import (
     N_PATTERNS,
     bag_row,
@@ -22,12 +24,22 @@ from visterm.kernels.pixels import (
     block_histograms,
     colour_codes,
     gray_levels,
+    lab_from_rgb,
     lbp_codes,
 )
 
 MAX_BLOCK_CELLS = 8  # Maximum number of cells along a block's side, where a pixel is in 64 blocks per scale
 OVERLAP_TOLERANCE = 1e-3  # Tolerance for overlaps written as rounded 1 - 1/n
 MAX_LEVELS = 6
+
+POINTS_PER_TASK = 8 * TILE  # Fixed, so that the last bits do not depend on the number of threads
+
+COLOUR_SPACES = ("lab", "rgb")  # Spaces in which colours are compared
+PIXELS_PER_IMAGE = 100
+MAX_PALETTE_STEPS = 20
+
+MAX_COLOURS = 256  # A pixel's colour is stored in a byte
+MAX_VALUE = 1e6  # Maximum value of colours and words from files; results of larger values may overflow float32
 
 FindNearest: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], NDArray[np.float32]]]"
 Level: TypeAlias = "tuple[slice, NDArray[np.int32], np.float32]"
@@ -108,6 +120,82 @@ def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.floa
     """Return where blocks begin and end along one side; if a block needs more cells than exist, there is one block."""
     n_cells = min(block_cells, len(edges) - 1)
     return edges[:-n_cells], edges[n_cells:]
+
+
+def learn_codebook(
+    points: NDArray[np.float32],
+    n_words: int,
+    rng: np.random.Generator,
+    *,
+    iterations: int = 10,
+    n_jobs: int | None = None,
+    progress: Progress = SILENT,
+    task: str = "codebook",
+) -> NDArray[np.float32]:
+    """Learn at most `n_words` words by k-means on `points`, float32 (n_words, n_features).
+
+    Training starts from distinct points drawn at random; if there are fewer than `n_words`, there are fewer words. A
+    word that loses all its points is moved to one of the points furthest from their words. Training stops after
+    `iterations` Lloyd steps, or when no point changes its word. Progress shows each step as `task`; `n_jobs` only
+    changes the run time.
+    """
+    first_index: dict[bytes, int] = {}
+    for index in rng.permutation(len(points)):
+        first_index.setdefault(points[index].tobytes(), index)
+        if len(first_index) == n_words:
+            break
+    codebook = points[list(first_index.values())]
+
+    squares = np.square(points, dtype=np.float64).sum(axis=1)
+    previous_words: NDArray[np.int32] | None = None
+    with reported(progress, task, iterations):
+        for _ in range(iterations):
+            words, scores = assign_words(points, prepare_codebook(codebook), n_jobs=n_jobs)
+            if previous_words is not None and np.array_equal(words, previous_words):
+                break
+            previous_words = words
+            distances = np.maximum(squares - 2 * scores.astype(np.float64), 0)
+            sums = np.zeros(codebook.shape, np.float64)
+            counts = np.zeros(len(codebook), np.int64)
+            add_by_word(points, words, sums, counts)
+            empty_words = np.flatnonzero(counts == 0)  # moved to the points furthest from their words
+            furthest = np.argsort(-distances, kind="stable")[: len(empty_words)]
+            sums[empty_words], counts[empty_words] = points[furthest], 1
+            codebook = (sums / counts[:, None]).astype(np.float32)
+            progress.advance()
+    return codebook
+
+
+def assign_words(
+    points: NDArray[np.float32], prepared: NDArray[np.float32], *, n_jobs: int | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
+    parts = [points[start : start + POINTS_PER_TASK] for start in range(0, len(points), POINTS_PER_TASK)]
+    with one_blas_thread(), Team(min(resolve_jobs(n_jobs), len(parts))) as team:
+        nearest = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))
+    words, scores = zip(*nearest, strict=True)
+    return np.concatenate(words)[:, 0], np.concatenate(scores)[:, 0]
+
+
+def learn_palette(
+    images: Sequence[NDArray[np.uint8]],
+    n_colours: int,
+    space: str,
+    rng: np.random.Generator,
+    *,
+    n_jobs: int | None = None,
+    progress: Progress = SILENT,
+) -> NDArray[np.float32]:
+    """Learn at most `n_colours` colours by k-means on pixels, with the same number of pixels from each image.
+
+    Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer rows if the
+    pixels have fewer colours. `n_jobs` only changes the run time.
+    """
+    flat_images = (pixels.reshape(-1, 3) for pixels in images)
+    drawn_pixels = np.concatenate([pixels[rng.integers(0, len(pixels), PIXELS_PER_IMAGE)] for pixels in flat_images])
+    points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
+    options: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
+    return learn_codebook(points, n_colours, rng, iterations=MAX_PALETTE_STEPS, task="learn colours", **options)
 
 
 class WordFinder:
@@ -266,14 +354,12 @@ def check_levels(levels: int, level_weights: Sequence[float] | None) -> None:
     check_number(levels, "levels", least=1, most=MAX_LEVELS)
     if level_weights is not None:
         expected = f"None, or {levels} numbers above 0, one per level"
-        check_numbers(level_weights, "level_weights", expected)
-        if len(level_weights) != levels:
-            raise UserError(setting="level_weights", value=level_weights, expected=expected)
+        check_numbers(level_weights, "level_weights", expected, n=levels)
 
 
-def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf) -> None:
-    """Raise UserError for values that are not a sequence of at least one finite number above 0 and at most `most`."""
+def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf, n: int | None = None) -> None:
+    """Raise UserError for values that are not `n` finite numbers above 0 and at most `most`; None is at least one."""
     numbers = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
     are_valid = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in numbers]
-    if not are_valid or not all(are_valid) or not np.isfinite(numbers).all():
+    if not are_valid or not all(are_valid) or not np.isfinite(numbers).all() or n not in (None, len(numbers)):
         raise UserError(setting=name, value=values, expected=expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -19,18 +19,10 @@ from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress, reported
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState, Skipped
-from visterm.data.images import Decoded, read_image
+from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Images, Pixels
-from visterm.encoders.contract import (
-    AnyEncoder,
-    AnyImages,
-    Encoded,
-    HasPlaces,
-    Places,
-    name_of,
-    no_places,
-    stacked_places,
-)
+from visterm.encoders.blocks import check_numbers
+from visterm.encoders.contract import AnyEncoder, AnyImages, HasPlaces, Places, name_of, no_places, stacked_places
 from visterm.encoders.named import make_encoder, split_specs
 
 MAX_CSR_DENSITY = 0.5  # Share of non-zero values above which an array is smaller than CSR
@@ -44,8 +36,7 @@ class NestedEncoder(Encoder):
     each other encoder. A row is the same as from the encoder alone, except for rounding if a photo is reduced in two
     steps. To fit, each encoder reads its training images itself.
 
-    Encoders of names are allowed too, unless they know images by number only. If all inner encoders are of names, no
-    image is opened.
+    Encoders of names are allowed too, unless they know images by number only.
 
     Attributes
     ----------
@@ -113,20 +104,20 @@ class NestedEncoder(Encoder):
         self, images: Images, skip: bool, progress: Progress, task: str
     ) -> Generator[list[Matrix], None, None]:
         """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
-        positions = as_generator(self.random_state).permutation(len(images))[: self.max_fit_images]
-        unknown = self.unknown_images(images)
-        if unknown and not skip:
+        if not skip:
             self.refuse_unknown(images)
-        positions = np.array([i for i in positions if i not in unknown], np.int64)
+        unknown = self.unknown_images(images)
+        drawn = as_generator(self.random_state).permutation(len(images))[: self.max_fit_images]
+        known_images = [images[i] for i in drawn if i not in unknown]
         skipped: list[Skipped] = []
         is_any_read = False
 
-        with reported(progress, task, len(positions)):
-            for _, rows in self._part_batches([images[i] for i in positions], skipped, progress):
+        with reported(progress, task, len(known_images)):
+            for indices, pixels in self._batches(known_images, skipped, progress):
                 is_any_read = True
                 if skipped and not skip:
                     break
-                yield rows
+                yield self._part_rows(pixels, [known_images[i] for i in indices])
 
         if skipped and not skip:
             raise ImageError(skipped[0].image, skipped[0].reason)
@@ -139,60 +130,22 @@ class NestedEncoder(Encoder):
         reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(reasons.items()))
 
-    def _encode_images(self, images: Images, progress: Progress) -> Encoded:
-        all_positions: list[int] = []
-        skipped: list[Skipped] = []
-        batches: list[Matrix] = []
-        for positions, rows in self._part_batches(images, skipped, progress):
-            all_positions += positions
-            batches.append(self._join(rows))
-        return Encoded(stack_rows(batches), np.array(all_positions, np.int64), skipped)
-
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         return self._join(self._part_rows(batch, batch))
 
-    def _part_batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], list[Matrix]]]:
-        """Yield the positions of readable images, batch by batch, and their rows from each inner encoder."""
-        if not self._reads_pixels():
-            for start in range(0, len(images), self.batch_size):
-                chunk = images[start : start + self.batch_size]
-                yield list(range(start, start + len(chunk))), self._part_rows([], chunk)
-                progress.advance(len(chunk))
-            return
-        batch: list[Decoded] = []
-        for number, item in enumerate(self._decoded(images), start=1):
-            if isinstance(item, Decoded):
-                batch.append(item)
-            else:
-                skipped.append(item)
-            progress.advance()
-
-            if batch and (len(batch) == self.batch_size or number == len(images)):
-                positions = [decoded.index for decoded in batch]
-                yield positions, self._part_rows([decoded.pixels for decoded in batch], [images[i] for i in positions])
-                batch = []
+    def _encode_pixels(self, pixels: list[Pixels], images: AnyImages) -> Matrix:
+        return self._join(self._part_rows(pixels, images))
 
     def _part_rows(self, pixels: list[Pixels], images: AnyImages) -> list[Matrix]:
-        """Return the rows of images from each inner encoder; `pixels` are [] if no encoder reads pixels."""
+        """Return the rows of images from each inner encoder."""
         rows: list[Matrix] = []
         for part in self.parts_:
             if not isinstance(part, Encoder):
                 rows.append(part.transform(images))
                 continue
             reduced = [read_image(image_pixels, max_side=part._max_side) for image_pixels in pixels]
-            if isinstance(part, NestedEncoder):
-                rows.append(part._join(part._part_rows(reduced, images)))
-            else:
-                rows.append(part._encode_batch(reduced))
+            rows.append(part._encode_pixels(reduced, images))
         return rows
-
-    def _reads_pixels(self) -> bool:
-        return any(
-            part._reads_pixels() if isinstance(part, NestedEncoder) else isinstance(part, Encoder)
-            for part in self.parts_
-        )
 
     @property
     def _max_side(self) -> int | None:
@@ -284,14 +237,12 @@ class Chain(NestedEncoder):
         """
         check_fitted(self)
         photo = read_image(image, max_side=self._max_side)
-        parts: list[Places] = []
-        for part in self.parts_:
-            if isinstance(part, HasPlaces):
-                parts.append(part.places(photo))
-            else:
-                name = ENCODERS.name_of(part)
-                parts.append(no_places(part.transform([photo]), f"features of '{name}', which have no place"))
-
+        parts = [
+            part.places(photo)
+            if isinstance(part, HasPlaces)
+            else no_places(part.transform([photo]), f"features of '{ENCODERS.name_of(part)}', which have no place")
+            for part in self.parts_
+        ]
         if not any(len(part.boxes) for part in parts):
             names = ", ".join(ENCODERS.name_of(part) for part in self.parts_)
             raise UserError(f"The chain's encoders ({names}) cannot assign their features to places of a picture.")
@@ -299,7 +250,7 @@ class Chain(NestedEncoder):
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
-        weights = self._weights_of_encoders()
+        weights = np.ones(len(self._inner_encoders())) if self.weights is None else np.array(self.weights, np.float64)
         self._fit_parts(images, skip_unreadable, progress)
         batches = list(self._sample_rows(images, skip_unreadable, progress, "measure rows"))
         rows = [stack_rows(list(part)) for part in zip(*batches, strict=True)]
@@ -318,7 +269,9 @@ class Chain(NestedEncoder):
 
     def _check_params(self) -> None:
         check_count(self.batch_size, "batch_size")
-        self._weights_of_encoders()
+        n = len(self._inner_encoders())
+        if self.weights is not None:
+            check_numbers(self.weights, "weights", f"None, or {n} finite numbers above 0, one per encoder", n=n)
 
     def _join(self, rows: list[Matrix]) -> Matrix:
         scaled: list[Any] = [part * np.float32(factor) for part, factor in zip(rows, self.factors_, strict=True)]
@@ -333,22 +286,6 @@ class Chain(NestedEncoder):
             expected = "one or more, such as 'visterms+onnx:PATH' or ['visterms', ('onnx', {'path': PATH})]"
             raise UserError(setting="encoders", value=encoders, expected=expected)
         return items
-
-    def _weights_of_encoders(self) -> NDArray[np.float64]:
-        """Return the weight of each encoder. Raises UserError for weights that are not finite numbers above 0."""
-        n = len(self._inner_encoders())
-        if self.weights is None:
-            return np.ones(n)
-        expected = f"None, or {n} finite numbers above 0, one per encoder"
-        error_to_raise = UserError(setting="weights", value=self.weights, expected=expected)
-
-        try:
-            weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
-        except (TypeError, ValueError) as error:
-            raise error_to_raise from error
-        if weights.shape != (n,) or not np.isfinite(weights).all() or (weights <= 0).any():
-            raise error_to_raise
-        return weights
 
 
 def _lengths(rows: Matrix) -> NDArray[np.float64]:

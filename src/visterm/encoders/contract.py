@@ -200,6 +200,9 @@ class AnyEncoder(Estimator, ABC):
             cache[make.__qualname__] = args, result
         return result
 
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if not key.startswith(("_cache", "_opened", "_kept"))}
+
     @property
     def reads_texts(self) -> bool:
         """Whether a text tower is available that maps texts into the space of the rows (`text_rows`)."""

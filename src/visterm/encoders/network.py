@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count
+from visterm.core.checks import check_choice, check_count
 from visterm.core.errors import EncoderMismatchError, ShapeError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Array, Flag, Kind, Text
 from visterm.core.packing import json_params
@@ -22,7 +22,7 @@ from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.onnx_graph import network_hash
-from visterm.encoders.preparation import Preparation, check_views, views_of
+from visterm.encoders.preparation import VIEWS, Preparation, views_of
 
 MAX_KEPT_OUTPUTS = 2000
 """Maximum number of photos whose outputs are kept: a chain would otherwise run each photo three times. They take a few
@@ -115,12 +115,12 @@ class NetworkEncoder(Encoder):
 
     def _check_params(self) -> None:
         """Open the network, which checks its file and settings."""
-        check_views(self.views)
+        check_choice(self.views, "views", VIEWS)
         self._open()
 
     def check_stored_settings(self) -> None:
         """Raise UserError for settings of the wrong type; the network is opened at first use."""
-        check_views(self.views)
+        check_choice(self.views, "views", VIEWS)
         check_count(self.batch_size, "batch_size")
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
@@ -160,7 +160,7 @@ class NetworkEncoder(Encoder):
 
     def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
         """Return the output of each photo, averaged over its views, shape (len(batch), n_features)."""
-        check_views(self.views)
+        check_choice(self.views, "views", VIEWS)
         network, kept_outputs = self._open(), self._kept_outputs
 
         def pictures(i: int) -> NDArray[np.uint8]:
@@ -243,9 +243,6 @@ class NetworkEncoder(Encoder):
         sha256 = getattr(self, "network_sha256_", None)
         path = self._configured_path() if sha256 is None else None
         return {**params, self.file_parameter: sha256 or (None if path is None else self._hash(path))}
-
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept"))}
 
 
 def _means(network: OpenNetwork, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:

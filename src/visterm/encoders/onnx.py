@@ -17,16 +17,7 @@ from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
 from visterm.encoders.contract import Places, no_text_tower
-from visterm.encoders.named import (
-    Network,
-    is_here,
-    local_path,
-    network_named,
-    networks,
-    not_here,
-    required,
-    users_table,
-)
+from visterm.encoders.named import is_here, local_path, network_named, networks, not_here, required, users_table
 from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
@@ -54,7 +45,7 @@ class Onnx(NetworkEncoder):
     photos of a batch.
 
     The preparation of pictures is read from the parameters. If a parameter is None, it is read from the first of these
-    that has it: NETWORK.json next to NETWORK.onnx (`settings_beside` lists its keys), the preparation files of
+    that has it: NETWORK.json next to NETWORK.onnx (its keys are in docs/encoders_networks.md), the preparation files of
     open_clip or transformers there, the table's row of a network by name, the image metadata in the network, the
     network's input, the defaults below.
 
@@ -291,11 +282,7 @@ class Onnx(NetworkEncoder):
         """Open the text tower at first use. Raises the same errors as `OnnxTextTower`."""
         if self.network is None:
             raise no_text_tower(str(self.path))
-        opened: tuple[Network, OnnxTextTower] | None = getattr(self, "_opened_text", None)
-        if opened is None or opened[0] != network_named(self.network):
-            row = network_named(self.network)
-            opened = self._opened_text = row, OnnxTextTower(row)
-        return opened[1]
+        return self._cached(OnnxTextTower, network_named(self.network))
 
     def _explicit_settings(self) -> Settings:
         return {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterable
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
-from visterm.core.files import GB
 from visterm.core.registry import unknown
 from visterm.core.writing import in_bytes
 from visterm.encoders.onnx_graph import averaged_into, before_classes, missing, read_network, with_outputs
@@ -61,7 +59,6 @@ OPEN_ERRORS = (
 )
 """Errors that onnxruntime raises for files that are broken, hostile, or need more memory than available."""
 MAX_MESSAGE_LENGTH = 400  # Maximum length of onnxruntime's messages that are passed on
-MAX_PICTURE_BYTES = 2 * GB  # Maximum size of the pictures that a network takes at a time
 
 
 class OnnxNetwork:
@@ -70,8 +67,8 @@ class OnnxNetwork:
     On the CPU, a session runs on the caller's thread alone, and any number of threads may call it: results are the same
     bytes, and it is faster than the runtime's own threads (MobileNetV2 on 2 cores). Images are run a few at a time
     (`CPU_BATCH`) if a test shows that this leaves every row the same, byte for byte, and otherwise one at a time. On
-    another `device` (one of `PROVIDERS`, or "auto") all images of a call are run together, unless the network takes a
-    fixed number.
+    another `device` (one of `PROVIDERS`, or "auto") all images of a call are run together, unless the network takes one
+    at a time.
 
     `settings` describe the network: attributes of `Preparation`, ``output`` (None: the only one, or one with a name of
     features), ``pooling`` (one of `POOLINGS`) and ``layout`` (None: read from the network's input and, for maps, from
@@ -89,20 +86,19 @@ class OnnxNetwork:
         self._session = open_session(path, device=device)
         self.pooling = settings.get("pooling")
         layout = settings.get("layout")
-        self._input, self.dtype, self.channels_last, batch, fixed = _image_input(path, self._session, layout)
-        self._batch, self._fixed = batch or 1, batch is not None
+        self._input, self.dtype, self.channels_last, self._takes_one, fixed = _image_input(path, self._session, layout)
         self._map_layout = None if layout is None else as_layout(layout)[1]
 
         self.outputs = [output.name for output in self._session.get_outputs()]
         self.output = chosen_output(path, self.outputs, settings.get("output"))
-        self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
+        self._gives_maps = len(self._session.get_outputs()[self.outputs.index(self.output)].shape or []) == 4
         embedded = embedded_settings(self._session.get_modelmeta().custom_metadata_map)
 
         if self.pooling == "before_classes":
             model = read_network(path)
             self.output = before_classes(model, self.output)
             self._session = open_session(path, with_outputs(model, [self.output]), device=device)
-            self._declared = []
+            self._gives_maps = False
 
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout", "pooling")}
         size = _sides(path, prepared.pop("size", None), fixed)
@@ -111,12 +107,6 @@ class OnnxNetwork:
         except UserError as error:
             problem = f"{path}: {error.setting} is {error.value!r}."
             raise UserError(problem, setting=error.setting, value=error.value, expected=error.expected) from error
-        n_bytes = self._batch * math.prod(self.preparation.size) * 3 * np.dtype(self.dtype).itemsize
-        if n_bytes > MAX_PICTURE_BYTES:
-            batch_text = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
-            limit = in_bytes(MAX_PICTURE_BYTES)
-            problem = f"{path} takes {batch_text} at a time: {in_bytes(n_bytes)}."
-            raise UserError(problem, setting="size", value=size, expected=f"{limit} or less")
 
     @property
     def runs_on(self) -> str:
@@ -126,8 +116,8 @@ class OnnxNetwork:
 
     @property
     def is_batch_independent(self) -> bool:
-        """Whether a row is the same in any batch: on the CPU, or if the network takes a fixed number."""
-        return self._fixed or self.runs_on == "cpu"
+        """Whether a row is the same in any batch: on the CPU, or if the network takes one picture at a time."""
+        return self._takes_one or self.runs_on == "cpu"
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows, (n, n_features), of pictures, (n, height, width, 3).
@@ -147,7 +137,7 @@ class OnnxNetwork:
 
         How a runtime computes depends on shapes, not on values. An int8 network may compute its scales over the batch.
         """
-        if self._fixed:
+        if self._takes_one:
             return False
         drawn = np.random.default_rng(0).integers(0, 256, (CPU_BATCH, *self.preparation.size, 3), np.uint8)
         drawn[-1] //= 8  # a different range than the rest
@@ -157,26 +147,21 @@ class OnnxNetwork:
             return False
 
     def _run(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the rows of pictures run as one batch, or of one picture repeated to fill a fixed batch."""
-        batch = np.concatenate([self.feed(picture)[self._input] for picture in pictures])
-        (out,) = run_session(self._session, self.path, [self.output], {self._input: batch})
-        return self.pooled(out, None if self._fixed else len(pictures))[: len(pictures)]
+        """Return the rows of pictures run as one batch."""
+        (out,) = run_session(self._session, self.path, [self.output], self.feed(pictures))
+        return self.pooled(out, len(pictures))
 
-    def feed(self, picture: NDArray[np.uint8]) -> dict[str, Numbers]:
-        """Return a session's input for a picture, shape (height, width, 3), repeated if the batch size is fixed."""
+    def feed(self, pictures: NDArray[np.uint8]) -> dict[str, Numbers]:
+        """Return a session's input for pictures, shape (n, height, width, 3)."""
         preparation = self.preparation
-        image: Numbers = preparation.ordered(picture) if self.dtype is np.uint8 else preparation.numbers(picture)
-        image = image if self.channels_last else image.transpose(2, 0, 1)
-        batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
-        return {self._input: batch}
+        images: Numbers = preparation.ordered(pictures) if self.dtype is np.uint8 else preparation.numbers(pictures)
+        images = images if self.channels_last else images.transpose(0, 3, 1, 2)
+        return {self._input: np.ascontiguousarray(images, dtype=self.dtype)}
 
-    def pooled(self, out: Numbers, n_pictures: int | None = None) -> NDArray[np.float32]:
-        """Turn the output of one call into rows; maps are averaged over places.
-
-        The call had `n_pictures` pictures, or as many as the network takes at a time.
-        """
+    def pooled(self, out: Numbers, n_pictures: int) -> NDArray[np.float32]:
+        """Turn the output for `n_pictures` pictures into rows; maps are averaged over places."""
         label, is_last = f"The output '{self.output}' of {self.path}", out.ndim == 4 and self._are_last(out)
-        return pooled(out, n_pictures or self._batch, label, channels_last=is_last, pooling=self.pooling)
+        return pooled(out, n_pictures, label, channels_last=is_last, pooling=self.pooling)
 
     def maps(self, pictures: Iterable[NDArray[np.uint8]]) -> list[NDArray[np.float64]]:
         """Return the feature map of each picture, (rows, columns, n_features); its mean over places is the row.
@@ -185,15 +170,15 @@ class OnnxNetwork:
         further outputs. Raises UserError if the output is not the average of a map.
         """
         names, session = [self.output], self._session
-        if len(self._declared) != 3:  # the axes of a map
+        if not self._gives_maps:
             model = read_network(self.path)
             names += averaged_into(model, self.output)
             session = open_session(self.path, with_outputs(model, [name for name in names if name not in self.outputs]))
         maps = []
 
         for picture in pictures:
-            tensors = run_session(session, self.path, names, self.feed(picture))
-            row = self.pooled(tensors[0])[0]
+            tensors = run_session(session, self.path, names, self.feed(picture[None]))
+            row = self.pooled(tensors[0], 1)[0]
             candidates = (map_averaging_to(tensor[0], row) for tensor in tensors)
             feature_map = next((candidate for candidate in candidates if candidate is not None), None)
             if feature_map is None:
@@ -222,7 +207,7 @@ class OnnxNetwork:
         x = before.add("Cast", x, to_type=np.float16) if self.dtype is np.float16 else x
         x = x if self.channels_last else before.add("Transpose", x, perm=[0, 3, 1, 2])
         before.add("Identity", x, to=self._input)
-        drawn = np.zeros((*preparation.size, 3), np.uint8)
+        drawn = np.zeros((1, *preparation.size, 3), np.uint8)
         (out,) = run_session(self._session, self.path, [self.output], self.feed(drawn))
         rows, width = after.add("Cast", self.output, to_type=np.float32), out.shape[-1]
 
@@ -245,7 +230,7 @@ class OnnxNetwork:
             return self._map_layout == "channels_last"
         axes, size = maps.shape[1:], self.preparation.size
         label = f"The output '{self.output}' of {self.path}"
-        return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, label=label)
+        return channels_last(axes, size, pictures_last=self.channels_last, label=label)
 
 
 def _averaged(steps: GraphSteps, maps: str, turned: list[int] | None, width: int) -> str:
@@ -328,17 +313,17 @@ def device_providers(device: str) -> list[str]:
 
 def _image_input(
     path: str, session: ort.InferenceSession, layout: object
-) -> tuple[str, Any, bool, int | None, tuple[int | None, int | None]]:
-    """Return the input's name, dtype, whether channels are last, images per call, and sides (None: any)."""
+) -> tuple[str, Any, bool, bool, tuple[int | None, int | None]]:
+    """Return the input's name, dtype, whether channels are last, whether it takes one image, and sides (None: any)."""
     inputs = session.get_inputs()
     input_texts = ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in inputs)
     image = inputs[0]
-    if len(inputs) != 1 or image.type not in _INPUT_DTYPES or len(image.shape) != 4:
+    batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape] or [None]
+    if len(inputs) != 1 or image.type not in _INPUT_DTYPES or len(image.shape) != 4 or batch not in (None, 1):
         raise UserError(
             f"{path} takes {input_texts}; expected one input of images, uint8 or float, "
-            "(images, height, width, 3) or (images, 3, height, width)."
+            "(images, height, width, 3) or (images, 3, height, width), for one image or any number of images."
         )
-    batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape]
     dtype = _INPUT_DTYPES[image.type]
 
     if layout is not None:
@@ -350,7 +335,7 @@ def _image_input(
     if channels not in (3, None):
         layout_note = f" laid out with {layout}" if layout else ""
         raise UserError(f"{path} takes {input_texts}; expected images of 3 channels{layout_note}.")
-    return image.name, dtype, is_last, batch, (size[0], size[1])
+    return image.name, dtype, is_last, batch == 1, (size[0], size[1])
 
 
 def chosen_output(path: str, names: list[str], requested: str | None) -> str:

@@ -25,14 +25,9 @@ _CONVNEXT_SQUEEZE_SIZE: Final = 384  # Minimum size at which its image processor
 def settings_beside(path: str | os.PathLike[str]) -> Settings:
     """Read the settings files next to NETWORK.onnx, which say how the network takes pictures.
 
-    These are NETWORK.json and, for keys that it omits, the ``preprocess_cfg.json`` of open_clip or the
-    ``preprocessor_config.json`` of transformers. NETWORK.json is a JSON object with optional keys: ``size`` (pixels, or
-    [height, width]), ``mean`` and ``std`` (a number, or [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"),
-    ``layout`` ("channels_first" or "channels_last", or a pair: for the input pictures and for the output maps),
-    ``interpolation`` ("bilinear", "bicubic" or "lanczos"), ``crop`` (the central part that the network was evaluated
-    on, or null for whole photos), ``resize`` (one of `preparation.RESIZES`), ``fill`` (the grey level of margins),
-    ``output`` (the output to read) and ``pooling`` (one of `preparation.POOLINGS`). Without any file, the settings are
-    empty. Raises DataError if a file is not a JSON object, or has an unknown key or an invalid value.
+    These are NETWORK.json, whose keys are in docs/encoders_networks.md, and for keys that it omits the
+    ``preprocess_cfg.json`` of open_clip or the ``preprocessor_config.json`` of transformers. Without any file, the
+    settings are empty. Raises DataError if a file is not a JSON object, or has an unknown key or an invalid value.
     """
     file = Path(path).with_suffix(".json")
     settings = _read(file) if file.exists() else {}

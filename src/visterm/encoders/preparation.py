@@ -122,11 +122,6 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 """Functions that check and convert the attributes of `Preparation`, from parameters and from files."""
 
 
-def check_views(views: object) -> None:
-    """Raise UserError for a name that is not in `VIEWS`."""
-    as_choice("views", VIEWS, views)
-
-
 def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
     """Yield the pictures of one photo for `views`, a name of `VIEWS`, each resized in one step.
 
@@ -257,23 +252,16 @@ def map_averaging_to(tensor: Numbers, row: NDArray[np.float32]) -> NDArray[np.fl
     return None
 
 
-def channels_last(
-    axes: tuple[int, ...], size: tuple[int, int], *, declared: Sequence[object], pictures_last: bool, label: str
-) -> bool:
+def channels_last(axes: tuple[int, ...], size: tuple[int, int], *, pictures_last: bool, label: str) -> bool:
     """Return whether a map with these axes is (height, width, channels) and not (channels, height, width).
 
     Height and width of a map are those of the picture (`size`) divided by the same number. If this fits both layouts or
-    no layout, the channels are the only axis whose length the graph declares (`declared`: the three axes after the
-    batch; integers are fixed lengths). Otherwise they are first if the channels of the pictures are first, as in ONNX's
-    own operators. Raises UserError, with `label` as the output's name, if the layout remains unknown.
+    no layout, the channels are first if the channels of the pictures are first, as in ONNX's own operators. Raises
+    UserError, with `label` as the output's name, if the layout remains unknown.
     """
     fits_first, fits_last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
     if fits_first != fits_last:
         return fits_last
-    is_fixed = [isinstance(axis, int) for axis in declared]
-    if is_fixed in ([True, False, False], [False, False, True]):
-        return is_fixed[2]
-
     if pictures_last:
         raise UserError(
             f"{label} has maps with the axes {axes}, and it is unknown which axis has the channels.", setting="layout",

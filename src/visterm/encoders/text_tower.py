@@ -20,7 +20,6 @@ from visterm.encoders.onnx_network import chosen_output, open_session, run_sessi
 from visterm.encoders.word_rows import unit_rows
 
 MAX_CHARACTERS: Final = 10_000  # Maximum number of a text's characters that are used
-MAX_BATCH: Final = 1024  # Maximum number of texts per call of towers that take a fixed number
 MASK_NAME: Final = "attention_mask"
 _TOKEN_DTYPES: Final = {"tensor(int32)": np.int32, "tensor(int64)": np.int64}
 _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
@@ -62,8 +61,7 @@ class OnnxTextTower:
 
         def row(i: int) -> NDArray[np.float32]:
             tokens = self.tokens(texts[i])
-            feed = {name: np.broadcast_to(tokens[kind], (n, len(tokens["ids"]))).astype(dtype)
-                    for name, kind, dtype, n in self._inputs}  # fmt: skip
+            feed = {name: tokens[kind][None].astype(dtype) for name, kind, dtype in self._inputs}
             (out,) = run_session(self._session, self.path, [self._output], feed)
             if out.ndim != 2 or not np.isfinite(out).all():
                 raise DataError(
@@ -106,25 +104,24 @@ class OnnxTextTower:
         tokenizer.enable_truncation(max_length=length)
         return tokenizer
 
-    def _token_inputs(self) -> list[tuple[str, str, Any, int]]:
-        """Return name, kind ("ids" or "mask"), dtype and texts per call of each input."""
+    def _token_inputs(self) -> list[tuple[str, str, Any]]:
+        """Return the name, kind ("ids" or "mask") and dtype of each input."""
         inputs = self._session.get_inputs()
         kinds = ["mask" if tensor.name == MASK_NAME else "ids" for tensor in inputs]
-        shapes = [tuple(tensor.shape) for tensor in inputs]
-        lengths = [shape[1] if isinstance(shape[1], int) else self._tower.length for shape in shapes if len(shape) == 2]
-        is_small = all(not isinstance(shape[0], int) or shape[0] <= MAX_BATCH for shape in shapes if shape)
-        are_valid = is_small and lengths == [self._tower.length] * len(inputs)
-        if kinds.count("ids") != 1 or not are_valid or any(tensor.type not in _TOKEN_DTYPES for tensor in inputs):
+        expected = [1, self._tower.length]
+        are_valid = [
+            len(tensor.shape) == 2
+            and tensor.type in _TOKEN_DTYPES
+            and all(dim == n for dim, n in zip(tensor.shape, expected, strict=True) if isinstance(dim, int))
+            for tensor in inputs
+        ]
+        if kinds.count("ids") != 1 or not all(are_valid):
             listing = ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in inputs)
             raise UserError(
                 f"{self.path} takes {listing}; expected numbers of tokens (texts, {self._tower.length}), and "
-                f"optionally an {MASK_NAME}, for at most {MAX_BATCH} texts."
+                f"optionally an {MASK_NAME}, for one text or any number of texts."
             )
-
-        return [
-            (tensor.name, kind, _TOKEN_DTYPES[tensor.type], shape[0] if isinstance(shape[0], int) else 1)
-            for tensor, kind, shape in zip(inputs, kinds, shapes, strict=True)
-        ]
+        return [(tensor.name, kind, _TOKEN_DTYPES[tensor.type]) for tensor, kind in zip(inputs, kinds, strict=True)]
 
 
 def prepared_text(text: str, *, canonicalise: bool) -> str:

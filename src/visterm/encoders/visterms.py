@@ -23,21 +23,26 @@ from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.blocks import (
+    COLOUR_SPACES,
+    MAX_COLOURS,
+    MAX_VALUE,
     BlockCutter,
     Codes,
     VistermPyramid,
     WordFinder,
+    assign_words,
     block_places,
     cells_of_overlap,
     check_levels,
     check_numbers,
+    learn_codebook,
+    learn_palette,
     pixel_codes,
     weights_of_levels,
 )
-from visterm.encoders.codebook import COLOUR_SPACES, MAX_COLOURS, MAX_VALUE, assign_words, learn_codebook, learn_palette
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import prepare_codebook
-from visterm.kernels.pixels import N_PATTERNS, colour_codes, colour_table, gray_levels, lbp_codes
+from visterm.kernels.pixels import N_PATTERNS, colour_table
 
 COLOUR_IMAGES = 500  # Maximum number of images whose pixels the colours are learned from
 MAX_CODEBOOK_STEPS = 10
@@ -197,12 +202,8 @@ class Visterms(Encoder):
 
     def _encode_batch(self, batch: list[Pixels]) -> sp.csr_array:
         table, (finder, pyramid), n_images = self._table(), self._finder_and_pyramid(), len(batch)
-
-        def codes_of(i: int) -> Codes:
-            return Codes(lbp_codes(gray_levels(batch[i])), colour_codes(batch[i], table))
-
         with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
-            codes = team.run(codes_of, n_images)
+            codes = team.run(lambda i: pixel_codes(batch[i], table), n_images)
             words = team.run(partial(finder.find, codes, with_boxes=self.levels > 1), n_images)
             rows = team.run(lambda i: pyramid.row(*words[i], self.idf_, root=self.root_terms), n_images)
         return sp.csr_array(

@@ -19,7 +19,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix, Skipped
-from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
@@ -34,7 +34,6 @@ from visterm.features.streaming.joining import (
     TRAIN,
     JoinedTable,
     batches_of,
-    tag_hash,
     unmatched_remark,
 )
 from visterm.features.streaming.shards import Shards
@@ -161,7 +160,7 @@ class MeasuredTags(JoinedTable):
     ) -> None:
         super().__init__(folder, shards)
         self._vocabulary, self.n_tags = vocabulary, len(vocabulary)
-        self._column_of = np.append(np.arange(self.n_tags), -1)
+        self._column_of = np.append(np.arange(self.n_tags), -1)  # the last number is that of all other tags
         self._splits: Counter[str] = Counter()
         unread: list[tuple[int, Skipped]] = []
         requested = None if split is None else split_name(split)
@@ -170,7 +169,7 @@ class MeasuredTags(JoinedTable):
         if requested is None and self._splits:
             split = DEFAULT_SPLIT
         self.skipped = [item for bit, item in unread if bit == self._bit]
-        self._pairs.sort([tag_key(tag) for tag in vocabulary])
+        self._pairs.sort()
         self.n_images = self.n_given = self.n_unknown = 0
 
         for number in range(len(shards)):
@@ -178,7 +177,7 @@ class MeasuredTags(JoinedTable):
             tags, _ = self._pairs.at(positions)
             self.n_images += positions.size
             self.n_given += tags.size
-            self.n_unknown += int((tags < 0).sum())
+            self.n_unknown += int((tags == self.n_tags).sum())
 
         if self.n_images == 0:
             names = ", ".join(f"'{name}' ({count_of(count, 'row')})" for name, count in sorted(self._splits.items()))
@@ -210,9 +209,9 @@ class MeasuredTags(JoinedTable):
         vocabulary = self._vocabulary
 
         @lru_cache(maxsize=BATCH_ROWS)
-        def hash_of(tag: str) -> int:
+        def number_of(tag: str) -> int:
             column = vocabulary.get(tag)
-            return tag_hash(tag_key(tag if column is None else vocabulary.tags[column]))
+            return len(vocabulary) if column is None else column
 
         def bit_of(split: str | None) -> int:
             if requested == "all" or (split is not None and split == (requested or DEFAULT_SPLIT)):
@@ -222,7 +221,7 @@ class MeasuredTags(JoinedTable):
         for batch in batches_of(records):
             self._splits.update(row.split for row in batch if row.split is not None)
             matched, missing = self.match(batch, [bit_of(row.split) for row in batch])
-            self._pairs.add([(position, hash_of(tag)) for row, position in matched for tag in row.tags])
+            self._pairs.add([(position, number_of(tag)) for row, position in matched for tag in row.tags])
             n_matched += len(matched)
             for row, bit in missing:
                 item = without_row.get(row.image) or without_row.get(plain_name(row.image))

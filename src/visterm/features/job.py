@@ -205,16 +205,15 @@ def _folder_encoder(
 
 def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], progress: Progress) -> list[PartDone]:
     """Return the shards, after checking that no image is missing, and that all rows are of one kind."""
-    finished = []
     with reported(progress, "encode photos", sum(map(len, parts))):
-        for names, shard in zip(parts, shards, strict=True):
-            n_images = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
-            if n_images != len(names):
-                raise StorageError(
-                    f"A worker returned {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
-                    f"'{names[-1]}'. Run the same command again."
-                )
-            finished.append(shard)
+        finished = list(shards)
+    for names, shard in zip(parts, finished, strict=True):
+        n_images = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
+        if n_images != len(names):
+            raise StorageError(
+                f"A worker or its note has {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
+                f"'{names[-1]}'. Run the same command again."
+            )
 
     kinds = sorted({(shard.layout, shard.width) for shard in finished if shard.entry is not None})
     if len(kinds) > 1:
@@ -245,11 +244,11 @@ class KnownRows:
         if contents is None:
             return
         self.width, self.layout = contents.width, contents.layout
-        self._rows = FolderRows(folder, contents)
-        for row in self._rows.index(spare_damaged=True):
+        self._rows = FolderRows(folder, contents, spare_damaged=True)
+        for row in self._rows.stored:
             self.names[row.name] = row.sha256
             self._stored.setdefault(row.sha256, row)
-        self.shards = {entry.file: entry for i, entry in enumerate(contents.shards) if self._rows.is_intact(i)}
+        self.shards = {contents.shards[number].file: contents.shards[number] for number in self._rows.intact}
 
     def __contains__(self, sha256: str | None) -> bool:
         return sha256 in self._stored

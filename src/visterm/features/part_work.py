@@ -93,8 +93,7 @@ class PartWork:
             raise CorruptFileError(f"{note} is not a note of {self.command}: {error}. Remove the file.") from error
         if entry is None or entry == self._known.get(entry.file):
             return result
-        is_of_this_format = entry.file.endswith(self.suffix)  # before the first release, shards were Parquet
-        return result if is_of_this_format and self._folder.is_written(entry) else None
+        return result if self._folder.is_written(entry) else None
 
     def _file_name(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
         return f"part-{self._digest(images, contents)}{self.suffix}"

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -187,7 +188,9 @@ class Lease:
     def __init__(self, file: Path, target: Path) -> None:
         self._file, self._target = cast("RemotePath", file), target
         self._token = uuid.uuid4().hex
-        self._since = time.time()
+        self._facts = {
+            "token": self._token, "host": socket.gethostname(), "pid": os.getpid(), "since": time.time(),
+        }  # fmt: skip
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -237,8 +240,7 @@ class Lease:
             )
 
     def _is_own(self) -> bool:
-        current = self._read()
-        return current is not None and current.get("token") == self._token
+        return (self._read() or {}).get("token") == self._token
 
     def _read(self) -> dict[str, Any] | None:
         try:
@@ -248,11 +250,7 @@ class Lease:
         return content if isinstance(content, dict) else None
 
     def _content(self) -> bytes:
-        content = {
-            "token": self._token, "host": socket.gethostname(), "pid": os.getpid(), "since": self._since,
-            "renewed": time.time(),
-        }  # fmt: skip
-        return json.dumps(content).encode()
+        return json.dumps({**self._facts, "renewed": time.time()}).encode()
 
     def _refusal(self, current: dict[str, Any] | None) -> StorageError:
         return StorageError(
@@ -266,11 +264,9 @@ def _is_abandoned(current: dict[str, Any]) -> bool:
         pid, renewed = int(current["pid"]), float(current["renewed"])
     except (KeyError, TypeError, ValueError):
         return True
-    if current.get("host") == socket.gethostname() and current.get("token") not in _OUR_TOKENS:
-        is_previous_process = pid == os.getpid()  # in a restarted container
-        if is_previous_process or not is_alive(pid):
-            return True
-    return time.time() - renewed > ABANDONED_SECONDS
+    is_here = current.get("host") == socket.gethostname() and current.get("token") not in _OUR_TOKENS
+    is_killed = is_here and (pid == os.getpid() or not is_alive(pid))  # in a restarted container, pids repeat
+    return is_killed or time.time() - renewed > ABANDONED_SECONDS
 
 
 def _describe(current: dict[str, Any] | None) -> str:
@@ -283,12 +279,11 @@ def _describe(current: dict[str, Any] | None) -> str:
 class ShardCache:
     """A cache of files by the SHA-256 of their content, which is checked once, when a file is fetched.
 
-    It uses at most `max_bytes`; None: half of the free space on the disk when the first file is stored.
+    It uses at most `max_bytes`; None: at most as much as half of the space on the disk that is free.
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self._limit = max_bytes
-        self._folder: Path | None = None
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -298,7 +293,7 @@ class ShardCache:
             if sha256 not in self._sizes:
                 return None
             self._sizes.move_to_end(sha256)
-            return self._path(sha256)
+            return self._folder / f"{sha256}{SUFFIX}"
 
     def get(self, sha256: str, fetch: Callable[[], bytes]) -> Path | None:
         """Return the file with this hash, fetched if it is not cached; None if the fetched content has another hash."""
@@ -309,21 +304,20 @@ class ShardCache:
         if hashlib.sha256(content).hexdigest() != sha256:
             return None
         with self._lock:
-            path = self._path(sha256)
-            while len(self._sizes) >= MIN_SHARDS and sum(self._sizes.values()) + len(content) > (self._limit or 0):
+            path = self._folder / f"{sha256}{SUFFIX}"
+            limit = self._limit or int(CACHE_DISK_SHARE * shutil.disk_usage(self._folder).free)
+            while len(self._sizes) >= MIN_SHARDS and sum(self._sizes.values()) + len(content) > limit:
                 oldest, _ = self._sizes.popitem(last=False)
-                self._path(oldest).unlink(missing_ok=True)
+                (self._folder / f"{oldest}{SUFFIX}").unlink(missing_ok=True)
             path.write_bytes(content)
             self._sizes[sha256] = len(content)
             return path
 
-    def _path(self, sha256: str) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="visterm-shards-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-            if self._limit is None:
-                self._limit = int(CACHE_DISK_SHARE * shutil.disk_usage(self._folder).free)
-        return self._folder / f"{sha256}{SUFFIX}"
+    @cached_property
+    def _folder(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="visterm-shards-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
 
 CACHE = ShardCache()  # The cache of this process, which is deleted with it

@@ -38,50 +38,35 @@ class StoredRow(NamedTuple):
 
 
 class FolderRows:
-    """The rows of a features folder with these `contents`; shards are checked and read when needed."""
+    """The rows of a features folder with these `contents`; shards are checked now, and read when needed.
 
-    def __init__(self, folder: FeatureFolder, contents: Contents) -> None:
+    `stored` lists the images with a row, in the order of the folder, and `intact` the numbers of undamaged shards.
+    Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` the shard is skipped instead.
+    """
+
+    def __init__(self, folder: FeatureFolder, contents: Contents, *, spare_damaged: bool = False) -> None:
         self._folder, self._contents = folder, contents
-        self._intact: dict[int, bool] = {}
+        self.intact: list[int] = []
+        for number, entry in enumerate(contents.shards):
+            if folder.is_intact(entry):
+                self.intact.append(number)
+            elif not spare_damaged:
+                raise folder.damaged(entry)
 
-    def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
-        """List the images with a row, in the order of the folder.
-
-        Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` the shard is skipped instead.
-        """
-        shards = self._contents.shards
-        numbers = [number for number in range(len(shards)) if self.is_intact(number) or not spare_damaged]
-        for number in numbers:
-            if not self.is_intact(number):
-                raise self._folder.damaged(shards[number])
-
-        indexes = self._folder.read_each(read_shard_index, [self._folder.source(shards[number]) for number in numbers])
-        return [
+        sources = [folder.source(contents.shards[number]) for number in self.intact]
+        self.stored = [
             StoredRow(name, digest, number, row)
-            for number, (names, sha256) in zip(numbers, indexes, strict=True)
+            for number, (names, sha256) in zip(self.intact, folder.read_each(read_shard_index, sources), strict=True)
             for row, (name, digest) in enumerate(zip(names, sha256, strict=True))
         ]
 
-    def is_intact(self, number: int) -> bool:
-        """Return whether a shard exists and is unchanged; the result is cached."""
-        if number not in self._intact:
-            self._intact[number] = self._folder.is_intact(self._contents.shards[number])
-        return self._intact[number]
-
     def take(self, requested: Sequence[StoredRow]) -> Matrix:
-        """Return the rows of images in the given order; each shard is read once.
-
-        Raises CorruptFileError if a shard is missing or was changed.
-        """
+        """Return the rows of images in the given order; each shard is read once."""
         shards = np.array([row.shard for row in requested], np.int64)
         rows = np.array([row.row for row in requested], np.int64)
         order = np.argsort(shards, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if requested else []
-        numbers = [int(shards[part[0]]) for part in parts]
-        if damaged := [number for number in numbers if not self.is_intact(number)]:
-            raise self._folder.damaged(self._contents.shards[damaged[0]])
-
-        entries = [self._contents.shards[number] for number in numbers]
+        entries = [self._contents.shards[shards[part[0]]] for part in parts]
         files = map(self._folder.local, entries)
         blocks = (read_shard(file).rows[rows[part]] for file, part in zip(files, parts, strict=True))
         shape = (len(requested), self._contents.width)
@@ -122,7 +107,7 @@ class Features:
         self.path, self.images = folder.path, as_path(contents.images)
         self.fingerprint, self.requested = contents.fingerprint, contents.asked
         self._rows = FolderRows(folder, contents)
-        self._stored = {row.name: row for row in self._rows.index()}
+        self._stored = {row.name: row for row in self._rows.stored}
         self._skipped = {item.image: item for item in folder.skipped()}
 
     def __len__(self) -> int:
@@ -139,15 +124,14 @@ class Features:
         Raises DataError if an image is not in the folder; CorruptFileError if a shard is missing or was changed.
         """
         with reported(progress, "read features", len(images)):
-            positions, stored_rows, skipped = [], [], []
-            for number, image in enumerate(images):
-                row = self._look_up(image)
-                if isinstance(row, Skipped):
-                    skipped.append(Skipped(str(image), row.reason))
-                else:
-                    positions.append(number)
-                    stored_rows.append(row)
-            rows = self._rows.take(stored_rows)
+            entries = [self._look_up(image) for image in images]
+            positions = [n for n, row in enumerate(entries) if isinstance(row, StoredRow)]
+            skipped = [
+                Skipped(str(image), row.reason)
+                for image, row in zip(images, entries, strict=True)
+                if isinstance(row, Skipped)
+            ]
+            rows = self._rows.take([row for row in entries if isinstance(row, StoredRow)])
             progress.advance(len(images))
         return Encoded(rows, np.array(positions, np.int64), skipped)
 

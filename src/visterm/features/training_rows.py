@@ -83,7 +83,7 @@ def training_rows(
     train = corpus.select(TRAIN_SPLIT) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == VALID_SPLIT])
     unknown: list[Skipped] = []
-    if hasattr(encoder, "row_remarks"):
+    if _has_stored_rows(encoder):
         encoder.refuse_unknown(train.images, only_if_all=True)
         train, unknown = known_part(encoder, train)
         held_out, unknown_held_out = known_part(encoder, held_out)
@@ -138,21 +138,16 @@ def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
 
 
 def unused_rows_remark(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
-    """Return a remark with the rows of each split that `training_rows` ignores; empty if it uses all rows.
+    """Return a remark with the number of rows that `training_rows` ignores; empty if it uses all rows.
 
     `splits` has the split of each row, or the number of rows of each split.
     """
     counts = Counter(splits)
-    unused = Counter({split or "": n for split, n in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT)})
-    parts = [
-        f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
-        for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))
-    ]
-    if not parts or not any(counts):
+    n = sum(count for split, count in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT))
+    if n == 0 or not any(counts):
         return []
-
-    listing = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [f"{listing} {'is' if unused.total() == 1 else 'are'} not learned from."]
+    rows = f"{count_of(n, 'row')} in neither of the splits '{TRAIN_SPLIT}' and '{VALID_SPLIT}'"
+    return [f"{rows} {'is' if n == 1 else 'are'} not learned from."]
 
 
 def encode_corpus(
@@ -193,11 +188,15 @@ def check_fingerprint(encoder: AnyEncoder, stored: Contents) -> None:
 
 def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
     """Return the images for which an encoder with stored rows has a row, and the other images with reasons."""
-    unknown = encoder.unknown_images(corpus.images) if hasattr(encoder, "row_remarks") else {}
+    unknown = encoder.unknown_images(corpus.images) if _has_stored_rows(encoder) else {}
     if not unknown:
         return corpus, []
     known_corpus = corpus.subset([i for i in range(len(corpus)) if i not in unknown])
     return known_corpus, [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
+
+
+def _has_stored_rows(encoder: AnyEncoder) -> bool:
+    return encoder.reads == "names" and not encoder.by_number
 
 
 def read_corpus(
@@ -208,7 +207,7 @@ def read_corpus(
     Parameters
     ----------
     encoder : AnyEncoder or None
-        The encoder for the images: one that reads names needs no images, one with stored rows adds remarks on them.
+        The encoder for the images; one that reads names needs no images.
     images, tags
         A folder and a tag file (or a DataFrame or a list of dicts instead); a features folder instead of the image
         folder, for which `tags` may be None; a DataFrame or a list of dicts instead of both; or images for
@@ -224,26 +223,20 @@ def read_corpus(
         As in `Corpus.read` and `Corpus.read_names`.
     """
     if isinstance(images, Corpus):
-        corpus = images
-    elif isinstance(images, str | os.PathLike) and is_features(images):
-        corpus = Features(images).corpus(tags, **columns)
-    elif images is None:
-        corpus = _named_corpus(encoder, tags, columns)
-    elif isinstance(images, str | os.PathLike) and _is_tag_source(tags):
+        return images
+    if isinstance(images, str | os.PathLike) and is_features(images):
+        return Features(images).corpus(tags, **columns)
+    if images is None:
+        return _named_corpus(encoder, tags, columns)
+    if isinstance(images, str | os.PathLike) and _is_tag_source(tags):
         if encoder is not None and encoder.by_number:
             raise UserError(
                 f"The encoder '{ENCODERS.name_of(encoder)}' knows images by number and opens none, but `images` is "
                 f"{images}.",
                 setting="images", value=images, advice="Leave `images` out: the file of `tags` names the images.",
             )  # fmt: skip
-        corpus = Corpus.read(images, tags, **columns)
-    else:
-        corpus = _listed_corpus(images, tags, columns)
-
-    row_remarks = getattr(encoder, "row_remarks", None)
-    if row_remarks is None or len(corpus) == 0:
-        return corpus
-    return replace(corpus, remarks=[*corpus.remarks, *row_remarks(corpus.images, corpus.names)])
+        return Corpus.read(images, tags, **columns)
+    return _listed_corpus(images, tags, columns)
 
 
 def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOptions) -> Corpus:

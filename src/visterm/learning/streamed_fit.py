@@ -22,8 +22,8 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.writing import whole_file
 from visterm.data.tag_formats.tables import check_in_file
-from visterm.features.streaming.joining import BYTES_PER_WORD, NO_SPLIT, PAIRS_PER_BATCH, VALID, TagsOnDisk
-from visterm.features.streaming.memory import WINDOWS, Plan
+from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
+from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions, survey
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
@@ -98,18 +98,12 @@ def fit_streamed(
     encoder = encoder_of(start.encoder, fitted_encoder, shards.contents.asked, any_encoder=any_encoder)
 
     with _work_folder(Path(work)) as folder:
-        table = TagsOnDisk(
-            folder, shards, tags, min_count=min_count, aliases=aliases, split=split,
-            max_words=max(10_000, plan.memory // WINDOWS // BYTES_PER_WORD), **columns,
-        )  # fmt: skip
+        table = TagsOnDisk(folder, shards, tags, min_count=min_count, aliases=aliases, split=split, **columns)
         reference = None if idf is None else reference_of(idf, encoder, table.vocabulary)
         start = start.changed(encoder=encoder, reference=reference)
         share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
         stats = survey(shards, table, share, seed, plan, progress)
-        windows = ShardWindows(
-            shards, table, held_out=stats.held_out, n_pairs=stats.n_pairs, mean_length=stats.mean_length,
-            window=plan.window, seed=seed,
-        )  # fmt: skip
+        windows = ShardWindows(shards, table, stats, window=plan.window, seed=seed)
         settings = [plan.window, seed, min_count, split, sorted((aliases or {}).items())]
         checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), checkpoint_seconds)
         model.fit_stream(windows, valid=stats.valid, checkpoints=checkpoints, monitor=progress)
@@ -187,13 +181,8 @@ def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str]
 def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, stats: Survey, plan: Plan) -> Learned:
     """Return the result of the fit: vocabulary, counts, and the sorted hashes of image names."""
     split_bits = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
-    hashes = [np.empty(0, np.uint64)]
-    for first in range(0, len(tags.index.hashes), PAIRS_PER_BATCH):
-        part = slice(first, first + PAIRS_PER_BATCH)
-        hashes.append(tags.index.hashes[part][(tags.bits[tags.index.positions[part]] & split_bits) > 0])
-    learned = start.changed(
-        vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))
-    )
+    hashes = tags.index.hashes[(tags.bits[tags.index.positions] & split_bits) > 0]
+    learned = start.changed(vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(hashes))
     facts = learned.counts(
         stats.n_learned - stats.held_out.size, shards.contents.width, tags_given=stats.n_pairs,
         held_out=0 if stats.valid is None else stats.valid[0].shape[0],

@@ -123,7 +123,7 @@ class WordSource:
         if self.kind == LEARNED:
             raise UserError(self.why_not())
         if self.kind == SENTENCES:
-            from visterm.encoders.sentences import sentence_vectors
+            from visterm.encoders.word_rows import sentence_vectors
 
             return sentence_vectors(list(words))
         if self.vectors is not None:

@@ -25,7 +25,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import whole_file
 from visterm.data.frames import Framed
 from visterm.data.pairs import Pairs, PairSource, as_names, positions_of
-from visterm.encoders.ids import Ids
+from visterm.encoders.by_name import Ids
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
 from visterm.learning.fitting import learned_of

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
-from visterm.encoders import Preparation, torch_library
+from visterm.encoders import Preparation
+from visterm_research.encoders.torch_libraries import torch_library
 from visterm_research.encoders.torch_network import TorchNetwork
 from visterm_research.encoders.torch_weights import cached_file, offline, reading_weights
 

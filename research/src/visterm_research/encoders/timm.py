@@ -12,7 +12,8 @@ import torch
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
 from visterm.core.types import RandomState
-from visterm.encoders import Preparation, as_size, torch_library
+from visterm.encoders import Preparation, as_size
+from visterm_research.encoders.torch_libraries import torch_library
 from visterm_research.encoders.torch_network import TorchEncoder, TorchNetwork
 from visterm_research.encoders.torch_weights import cached_file, reading_weights
 

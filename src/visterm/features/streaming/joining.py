@@ -1,13 +1,11 @@
-"""Joining a table of tags with images by name in one pass, and choosing the frequent tags, with data kept in files.
+"""Joining a table of tags with images by name in one pass, and choosing the frequent tags, with the tags in a file.
 
 The table is read row by row. For each image, the splits are stored as bits, and each tag as a pair of the image's
-position and the tag's hash, in files; at the same time, words are counted in bounded memory. Then the pairs are sorted
-by position (CSR), and the images of each tag are counted exactly.
+position and the tag's number, in a file. Then the pairs are sorted, and the images of each tag are counted.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +21,6 @@ from visterm.core.errors import TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
-from visterm.core.writing import new_map
 from visterm.data.tag_formats.record import (
     TagCounts,
     TagRecord,
@@ -32,26 +29,24 @@ from visterm.data.tag_formats.record import (
     without_contradictions,
 )
 from visterm.data.tag_formats.tables import stream_table
-from visterm.features.streaming.shards import Shards, index_names
+from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import too_rare, unused_rows_remark
 
-BYTES_PER_WORD = 256  # Approximate memory per counted word
 NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 """Bits of an image for the splits of its rows in the table; 0 if it has no rows."""
 
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
 BATCH_ROWS = 2**14  # Number of table rows per batch
-PAIRS_PER_BATCH = 2**20  # Number of pairs to sort at a time
-_PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
+TAG_BITS = 32  # Lower bits of a pair, which have the tag's number; the upper bits have the image's position
 
 
 class JoinedTable:
     """The images of a features folder joined by name with the splits and tags in a table.
 
-    A subclass defines the bits other than `NO_SPLIT` (larger powers of two for splits), adds the tags of the rows from
-    `match` to `_pairs`, and sets `n_tags` and `_column_of`: the column of each sorted key or -1, and a final -1 for
-    tags without a key. `bits`, uint8 (n_images,), is a memory map; `remarks` are lines for people.
+    A subclass defines the bits other than `NO_SPLIT` (larger powers of two for splits), numbers the tags, adds those of
+    the rows from `match` to `_pairs`, and sets `n_tags` and `_column_of`: the column of each tag by number, or -1.
+    `bits` is uint8 (n_images,); `remarks` are lines for people.
     """
 
     n_tags: int
@@ -59,10 +54,10 @@ class JoinedTable:
 
     def __init__(self, folder: Path, shards: Shards) -> None:
         self.shards = shards
-        self.index = index_names(folder, shards)
-        self.bits = new_map(folder / "bits.npy", np.uint8, (shards.n_rows,))
+        self.index = shards.index()
+        self.bits = np.zeros(shards.n_rows, np.uint8)
         self.remarks: list[str] = []
-        self._pairs = TagPairs(folder, shards.n_rows)
+        self._pairs = TagPairs(folder / "pairs.bin")
         self._contradictions: list[str] = []
 
     def match(
@@ -82,7 +77,7 @@ class JoinedTable:
     def bits_of(self, number: int) -> NDArray[np.uint8]:
         """Return the bits of the images of a shard. Raises TagFileError if an image is in two splits."""
         start, stop = self.shards.starts[number : number + 2].tolist()
-        bits = np.asarray(self.bits[start:stop])
+        bits = self.bits[start:stop]
         ambiguous = np.flatnonzero(np.bitwise_count(bits & ~np.uint8(NO_SPLIT)) > 1)
         if ambiguous.size:
             raise TagFileError(f"The image {self.shards.names(number)[ambiguous[0]]} is in two splits; expected one.")
@@ -90,8 +85,8 @@ class JoinedTable:
 
     def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
         """Return the tags of the images at these positions as ones in a float32 CSR matrix (n_positions, n_tags)."""
-        candidates, images = self._pairs.at(positions)
-        columns = self._column_of[candidates]
+        tags, images = self._pairs.at(positions)
+        columns = self._column_of[tags]
         is_known = columns >= 0
         cells = np.unique(images[is_known] * self.n_tags + columns[is_known])  # a table may give a tag twice
         starts = np.searchsorted(cells, np.arange(positions.size + 1) * self.n_tags).astype(np.int32)
@@ -102,10 +97,10 @@ class JoinedTable:
 class TagsOnDisk(JoinedTable):
     """The tags of the images of a features folder that are in the vocabulary.
 
-    Only the rows of `split` are used for training, or all rows for "all"; None is "train" if there are splits. At most
-    `max_words` words are counted at the same time. `min_count` and `aliases` are as in `Vocabulary.from_lists`,
-    `columns` as in `stream_table`. `bits` are the splits of each image; `learned` is the bit of the training images;
-    `remarks` say which rows did not match, and how the tags were understood.
+    Only the rows of `split` are used for training, or all rows for "all"; None is "train" if there are splits.
+    `min_count` and `aliases` are as in `Vocabulary.from_lists`, `columns` as in `stream_table`. `bits` are the splits
+    of each image; `learned` is the bit of the training images; `remarks` say which rows did not match, and how the tags
+    were understood.
 
     Raises TagFileError if the table cannot be parsed, no row matches an image, or an image is in two splits;
     UnknownNameError if no row is in the requested split; DataError if no tag is left.
@@ -120,28 +115,27 @@ class TagsOnDisk(JoinedTable):
         min_count: int = 1,
         aliases: Mapping[str, str] | None = None,
         split: str | None = None,
-        max_words: int,
         **columns: str | None,
     ) -> None:
         super().__init__(folder, shards)
         tag_of = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        words = BoundedCounts(max_words)
+        words: Counter[str] = Counter()
+        self._numbers: dict[str, int] = {}
         self._read(stream_table(as_path(table), **columns), words, tag_of, split)
-        self.understood = TagCounts.of(words.counts())
+        self._pairs.sort()
+        self.understood = TagCounts.of(words)
         self.understood.check(columns.get("separator"))
         self.remarks.append(self.understood.line())
         self.learned = NO_SPLIT
         if split is None and self.count(TRAIN | VALID | OTHER):
             self.learned = TRAIN
-        self._keys = sorted({tag_key(word) for word in words.counts()})
-        self._pairs.sort(self._keys)
         self.vocabulary = self._choose(words, min_count, aliases or {}, tag_of)
         self.n_tags = len(self.vocabulary)
 
     def _read(
-        self, records: Iterable[TagRecord], words: BoundedCounts, tag_of: Mapping[str, str], split: str | None
+        self, records: Iterable[TagRecord], words: Counter[str], tag_of: Mapping[str, str], split: str | None
     ) -> None:
-        """Read the table once: set the bits of images, store the pairs, and count the words."""
+        """Read the table once: set the bits of images, number the tags, store the pairs, and count the words."""
         requested = None if split is None else split_name(split)
         n_skipped, n_missing, n_matched = 0, 0, 0
         splits: Counter[str | None] = Counter()
@@ -150,7 +144,7 @@ class TagsOnDisk(JoinedTable):
         @lru_cache(maxsize=BATCH_ROWS)
         def word_of(tag: str) -> tuple[str, int]:
             word = tag_of.get(tag_key(tag), tag)
-            return word, tag_hash(tag_key(word))
+            return word, self._numbers.setdefault(tag_key(word), len(self._numbers))
 
         for batch in batches_of(records):
             rows = [row for row in batch if requested in (None, "all") or row.split == requested]
@@ -166,7 +160,7 @@ class TagsOnDisk(JoinedTable):
             for row, position in matched:
                 given = [word_of(tag) for tag in row.tags]
                 if requested is not None or row.split in (None, "train"):
-                    words.add(word for word, _ in given)
+                    words.update(word for word, _ in given)
                 pairs += [(position, tag) for _, tag in given]
             self._pairs.add(pairs)
 
@@ -176,49 +170,40 @@ class TagsOnDisk(JoinedTable):
         self.remarks += contradiction_remarks(self._contradictions)
 
     def _choose(
-        self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], tag_of: Mapping[str, str]
+        self, words: Counter[str], min_count: int, aliases: Mapping[str, str], tag_of: Mapping[str, str]
     ) -> Vocabulary:
         """Return the vocabulary of the tags on at least `min_count` images, and assign their columns."""
-        counts = np.zeros(len(self._keys), np.int64)
-        n_learned = 0
+        keys, n_learned = list(self._numbers), 0
+        counts = np.zeros(len(keys), np.int64)
         for number, start in enumerate(self.shards.starts[:-1].tolist()):
             positions = start + np.flatnonzero(self.bits_of(number) & self.learned)
             n_learned += positions.size
-            candidates, images = self._pairs.at(positions)
-            is_counted = candidates >= 0
-            cells = np.unique(images[is_counted] * max(1, counts.size) + candidates[is_counted])
-            counts += np.bincount(cells % max(1, counts.size), minlength=counts.size)
+            tags, images = self._pairs.at(positions)
+            cells = np.unique(images * max(1, len(keys)) + tags)
+            counts += np.bincount(cells % max(1, len(keys)), minlength=len(keys))
 
-        chosen = np.flatnonzero(counts >= min_count)
-        if chosen.size == 0:
+        chosen = sorted(np.flatnonzero(counts >= min_count).tolist(), key=keys.__getitem__)
+        if not chosen:
             raise too_rare(min_count, n_learned)
-        if words.error >= min_count:
-            self.remarks.append(
-                f"There are more words than the memory holds: tags of up to {count_of(words.error, 'image')} may be "
-                "left out. Leave out rarer tags, or allow more memory."
-            )
-
-        self._column_of = np.full(len(self._keys) + 1, -1, np.int64)  # the last entry is for -1, tags without a key
-        self._column_of[chosen] = np.arange(chosen.size)
+        self._column_of = np.full(len(keys), -1, np.int64)
+        self._column_of[chosen] = np.arange(len(chosen))
         canonical = {tag_key(tag): tag for tag in tag_of.values()}
         spellings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-        for word, count in words.counts().items():
+        for word, count in words.items():
             spellings[tag_key(word)].append((-count, word))
-        keys = [self._keys[candidate] for candidate in chosen.tolist()]
-        tags = [canonical.get(key) or min(spellings[key])[1] for key in keys]
-        chosen_keys = set(keys)
-        return Vocabulary(
-            tags, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in chosen_keys}
-        )
+
+        chosen_keys = dict.fromkeys(keys[number] for number in chosen)
+        names = [canonical.get(key) or min(spellings[key])[1] for key in chosen_keys]
+        chosen_aliases = {alias: tag for alias, tag in aliases.items() if tag_key(tag) in chosen_keys}
+        return Vocabulary(names, counts[chosen], chosen_aliases)
 
     def learned_among(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return which images from `start` to `stop` are training images."""
-        return (np.asarray(self.bits[start:stop]) & self.learned) > 0
+        return (self.bits[start:stop] & self.learned) > 0
 
     def count(self, bit: int) -> int:
         """Count the images with a bit."""
-        parts = (self.bits[start : start + PAIRS_PER_BATCH] for start in range(0, len(self.bits), PAIRS_PER_BATCH))
-        return sum(int(np.count_nonzero(bits & bit)) for bits in parts)
+        return int(np.count_nonzero(self.bits & bit))
 
 
 def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
@@ -247,90 +232,30 @@ def unmatched_remark(shards: Shards, n_found: int, n_missing: int, example: str)
 
 
 class TagPairs:
-    """Pairs of an image and a tag: tags are stored as hashes, and after `sort` as positions in a list of keys."""
+    """Pairs of an image and a tag in a file, 8 bytes each: see `TAG_BITS`. `at` finds them after `sort`."""
 
-    def __init__(self, folder: Path, n_images: int) -> None:
-        self._folder = folder
-        self._starts = new_map(folder / "starts.npy", np.int64, (n_images + 1,))
-        self._unsorted = folder / "pairs.bin"
-        self._unsorted.write_bytes(b"")
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        file.write_bytes(b"")
+        self._sorted = np.empty(0, np.uint64)
 
     def add(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Add pairs of an image's position and a tag's hash (`tag_hash`)."""
-        block = np.array(pairs, _PAIR)
-        np.add.at(self._starts, block["position"] + 1, 1)
-        with self._unsorted.open("ab") as file:
-            file.write(block.tobytes())
+        """Add pairs of an image's position and a tag's number."""
+        block = np.array(pairs, np.uint64).reshape(-1, 2)
+        with self._file.open("ab") as file:
+            file.write((block[:, 0] << TAG_BITS | block[:, 1]).tobytes())
 
-    def sort(self, keys: Sequence[str]) -> None:
-        """Sort the pairs by position, and replace each hash by the tag's index in `keys`, or -1."""
-        slots = new_map(self._folder / "at.npy", np.int64, self._starts.shape)
-        total = 0
-        for start in range(0, len(slots), PAIRS_PER_BATCH):
-            part = slice(start, start + PAIRS_PER_BATCH)
-            slots[part] = self._starts[part] = np.cumsum(self._starts[part]) + total
-            total = int(slots[part][-1])
-
-        hashes = np.array([tag_hash(key) for key in keys] or [0], np.uint64)
-        order = np.argsort(hashes)
-        hashes = hashes[order]
-        self._tags = new_map(self._folder / "tags.npy", np.int32, (max(total, 1),))
-
-        with self._unsorted.open("rb") as file:
-            while (block := np.fromfile(file, _PAIR, PAIRS_PER_BATCH)).size:
-                block = block[np.argsort(block["position"], kind="stable")]
-                positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)
-                targets = np.repeat(slots[positions] - first, counts) + np.arange(block.size)
-                slots[positions] += counts
-                nearest = np.minimum(np.searchsorted(hashes, block["tag"]), hashes.size - 1)
-                is_key = (hashes[nearest] == block["tag"]) & bool(keys)
-                self._tags[targets] = np.where(is_key, order[nearest], -1)
-        self._unsorted.unlink()
+    def sort(self) -> None:
+        """Sort the pairs by position and tag, in the file."""
+        if self._file.stat().st_size:  # an empty file cannot be mapped
+            self._sorted = np.memmap(self._file, np.uint64, "r+")
+            self._sorted.sort()
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the tags of the images at these positions, and for each tag the index of its image in `positions`."""
-        starts, stops = self._starts[positions], self._starts[positions + 1]
-        counts = np.asarray(stops - starts)
-        ends = np.cumsum(counts)
-        targets = np.repeat(starts - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
-        return np.asarray(self._tags[targets], np.int64), np.repeat(np.arange(positions.size), counts)
-
-
-def tag_hash(key: str) -> int:
-    """Return a hash of 8 bytes of a tag's key."""
-    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
-
-
-class BoundedCounts:
-    """Approximate counts of words in bounded memory: at most `max_words` words are kept.
-
-    If there are more words, a number is subtracted from all counts that reduces the smaller half to 0, and these words
-    are dropped (Misra and Gries). A kept word was seen at least `count` times, and at most ``count + error`` times; a
-    dropped word at most `error` times. The error is 0 until a word is dropped. Frequent words are always kept, however
-    many rare words there are.
-
-    References
-    ----------
-    Misra, Gries: Finding repeated elements. Science of Computer Programming 2, 1982. Agarwal et al.: Mergeable
-    summaries. PODS 2012.
-    """
-
-    def __init__(self, max_words: int) -> None:
-        self._max = max_words
-        self._counts: Counter[str] = Counter()
-        self.error = 0
-
-    def add(self, words: Iterable[str]) -> None:
-        """Add words to the counts."""
-        self._counts.update(words)
-        while len(self._counts) > self._max:
-            counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
-            subtracted = int(np.partition(counts, counts.size - self._max // 2 - 1)[counts.size - self._max // 2 - 1])
-            self._counts = Counter(
-                {word: count - subtracted for word, count in self._counts.items() if count > subtracted}
-            )
-            self.error += subtracted
-
-    def counts(self) -> dict[str, int]:
-        """Return the kept words with their minimum counts."""
-        return dict(self._counts)
+        first = positions.astype(np.uint64)
+        starts, stops = (np.searchsorted(self._sorted, key << TAG_BITS) for key in (first, first + 1))
+        counts = stops - starts
+        targets = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        tags = (self._sorted[targets] & (2**TAG_BITS - 1)).astype(np.int64)
+        return tags, np.repeat(np.arange(positions.size), counts)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -18,8 +16,7 @@ from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.threads import map_ahead
-from visterm.core.types import Chunk, Matrix, Skipped
-from visterm.core.writing import new_map
+from visterm.core.types import Chunk, Skipped
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
@@ -29,7 +26,6 @@ from visterm.features.stored import finished_contents
 from visterm.features.training_rows import check_fingerprint
 
 ROWS_PER_CHUNK = 4096  # Approximate number of rows per chunk, large enough to make the overhead per chunk small
-NAMES_PER_BUCKET = 2**20  # Approximate number of names to sort at a time
 
 T = TypeVar("T")
 
@@ -51,9 +47,9 @@ class Shards:
         for folder, contents in zip(self._folders, headers, strict=True):
             if contents.fingerprint != headers[0].fingerprint:
                 raise EncoderMismatchError(
-                    f"{self._folders[0].path} has features of '{headers[0].encoder}' with the fingerprint "
-                    f"{headers[0].fingerprint}, and {folder.path} of '{contents.encoder}' with {contents.fingerprint}: "
-                    "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
+                    f"{self._folders[0].path} and {folder.path} have features of different encoders "
+                    f"({headers[0].fingerprint}, {contents.fingerprint}): their rows do not go together. Encode all "
+                    "with one encoder: visterm encode IMAGES --encoder RUN"
                 )
 
         self._owner = [folder for folder, contents in zip(self._folders, headers, strict=True) for _ in contents.shards]
@@ -77,10 +73,6 @@ class Shards:
         """Raise CorruptFileError if a shard is missing, or was changed since it was written."""
         self._owner[number].check(self.contents.shards[number])
 
-    def folder_of(self, number: int) -> str:
-        """Return the features folder of a shard."""
-        return os.fspath(self._owner[number].path)
-
     def names(self, number: int) -> list[str]:
         """Read the paths of a shard's images inside the image folder."""
         return read_shard_index(self._owner[number].source(self.contents.shards[number]))[0]
@@ -98,64 +90,62 @@ class Shards:
         return [item for folder in self._folders for item in folder.skipped()]
 
     def groups(self) -> list[list[int]]:
-        """Group consecutive shards, given by number, until a group has enough rows for a chunk."""
-        groups: list[list[int]] = []
-        n_free = 0
-
-        for number, n in enumerate(np.diff(self.starts).tolist()):
-            if n_free <= 0:
-                groups.append([])
-                n_free = ROWS_PER_CHUNK
-            groups[-1].append(number)
-            n_free -= n
-        return groups
+        """Group consecutive shards, given by number, into groups with about as many rows as a chunk."""
+        return grouped(range(len(self)), np.diff(self.starts), ROWS_PER_CHUNK)
 
     def chunk(self, numbers: Sequence[int]) -> Chunk:
         """Read the names and rows of shards. Raises CorruptFileError if a shard is missing or was changed."""
-        names: list[str] = []
-        parts: list[Matrix] = []
         for number in numbers:
             self.check(number)
-            shard = self.read(number)
-            names += shard.names
-            parts.append(shard.rows)
-        return Chunk(names, stack_rows(parts), [])
+        shards = [self.read(number) for number in numbers]
+        return Chunk([name for shard in shards for name in shard.names], stack_rows([s.rows for s in shards]), [])
 
     def refuse_duplicate_names(self) -> None:
         """Raise `DataError` if an image is in two of the folders, which would make its tags ambiguous."""
         if self.n_folders > 1:
-            with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
-                index_names(Path(folder), self)
+            self.index()
+
+    def index(self) -> NameIndex:
+        """Index the images by their names. Raises DataError if an image is in two of the folders."""
+        index = NameIndex(map(self.names, range(len(self))))
+        if self.n_folders == 1:
+            return index
+        for row in np.flatnonzero(index.hashes[1:] == index.hashes[:-1]):  # two names may have the same hash
+            positions = index.positions[row : row + 2]
+            numbers = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
+            first, second = (self.names(n)[i - self.starts[n]] for n, i in zip(numbers, positions, strict=True))
+            if first == second:
+                one, other = (self._owner[number].path for number in numbers)
+                raise DataError(
+                    f"The image '{first}' is in {one} and in {other}; expected one row per image. Encode folders whose "
+                    "images are named apart, or leave one of the two out."
+                )
+        return index
+
+
+def grouped(numbers: Iterable[int], sizes: NDArray[np.int64], limit: int) -> list[list[int]]:
+    """Group numbers in order, so that the `sizes` of a group sum to at most `limit`; a larger one is a group alone."""
+    groups: list[list[int]] = []
+    free = 0
+    for number in numbers:
+        if not groups or sizes[number] > free:
+            groups.append([])
+            free = limit
+        groups[-1].append(number)
+        free -= int(sizes[number])
+    return groups
 
 
 class NameIndex:
-    """Finds positions of images by hashes of their names (like `LearnedImages`), in files with 16 bytes per image.
+    """Finds positions of images by hashes of their names (like `LearnedImages`), with 16 bytes per image.
 
-    `names` yields lists with the names of all `n` images, in the order of the positions; files are in `folder`.
+    `names` yields lists with the names of all images, in the order of the positions.
     """
 
-    def __init__(self, folder: Path, names: Iterable[list[str]], n: int) -> None:
-        unsorted = new_map(folder / "names.npy", np.uint64, (n,))
-        start = 0
-        for batch in names:
-            unsorted[start : start + len(batch)] = name_hashes(batch)
-            start += len(batch)
-
-        self.hashes = new_map(folder / "hashes.npy", np.uint64, (n,))
-        self.positions = new_map(folder / "positions.npy", np.int64, (n,))
-        n_buckets, start, shift = -(-n // NAMES_PER_BUCKET), 0, np.uint64(32)
-        for bucket in range(n_buckets):  # each bucket is a range of hashes, for which all hashes are read in parts
-            hashes, positions = [], []
-            for first in range(0, n, NAMES_PER_BUCKET):
-                part = np.asarray(unsorted[first : first + NAMES_PER_BUCKET])
-                in_bucket = np.flatnonzero((part >> shift) * np.uint64(n_buckets) >> shift == bucket)
-                hashes.append(part[in_bucket])
-                positions.append(in_bucket + first)
-            bucket_hashes = np.concatenate(hashes)
-            order = np.argsort(bucket_hashes)
-            stop = start + bucket_hashes.size
-            self.hashes[start:stop], self.positions[start:stop] = bucket_hashes[order], np.concatenate(positions)[order]
-            start = stop
+    def __init__(self, names: Iterable[list[str]]) -> None:
+        hashes = np.concatenate([np.empty(0, np.uint64), *map(name_hashes, names)])
+        self.positions = np.argsort(hashes)
+        self.hashes = hashes[self.positions]
 
     def find(self, names: list[str]) -> NDArray[np.int64]:
         """Return the position of each name, or -1 if no image has it; shape (n_names,).
@@ -174,27 +164,6 @@ class NameIndex:
             return np.full(requested.size, -1, np.int64)
         nearest = np.minimum(np.searchsorted(self.hashes, requested), len(self.hashes) - 1)
         return np.where(self.hashes[nearest] == requested, self.positions[nearest], -1)
-
-
-def index_names(folder: Path, shards: Shards) -> NameIndex:
-    """Index the images of features folders by their names. Raises DataError if an image is in two of the folders."""
-    index = NameIndex(folder, map(shards.names, range(len(shards))), shards.n_rows)
-    for start in range(0, shards.n_rows if shards.n_folders > 1 else 0, NAMES_PER_BUCKET):
-        part = np.asarray(index.hashes[start : start + NAMES_PER_BUCKET + 1])
-        for row in start + np.flatnonzero(part[1:] == part[:-1]):  # two names may have the same hash
-            positions = index.positions[row : row + 2]
-            numbers = np.searchsorted(shards.starts, positions, side="right") - 1
-            first, second = (
-                shards.names(number)[position - shards.starts[number]]
-                for number, position in zip(numbers.tolist(), positions.tolist(), strict=True)
-            )
-            if first == second:
-                one, other = map(shards.folder_of, numbers)
-                raise DataError(
-                    f"The image '{first}' is in {one} and in {other}; expected one row per image. Encode folders whose "
-                    "images are named apart, or leave one of the two out."
-                )
-    return index
 
 
 def stored_chunks(

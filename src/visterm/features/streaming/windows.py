@@ -17,12 +17,13 @@ from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
-from visterm.features.streaming.joining import NO_SPLIT, PAIRS_PER_BATCH, VALID, TagsOnDisk
+from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
-from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.shards import Shards, grouped
 from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 
+IMAGES_PER_DRAW = 2**20  # Number of images whose keys are from one generator
 MAX_VALID_ROWS = 5000  # Maximum number of validation rows: more are hardly more precise, and slow down every epoch
 
 
@@ -78,19 +79,15 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
 
 
 def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
-    """Draw `n` positions of images with a bit uniformly, in one pass; the result is sorted.
+    """Draw `n` positions of images with a bit uniformly; the result is sorted.
 
-    Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
+    Each image draws a random key; the sample are the images with the smallest keys.
     """
-    smallest, sample = np.empty(0), np.empty(0, np.int64)
-    for start in range(0, shards.n_rows, PAIRS_PER_BATCH):
-        bits = np.asarray(tags.bits[start : start + PAIRS_PER_BATCH])
-        keys = np.random.default_rng([seed, start]).random(bits.size)
-        candidates = np.flatnonzero(bits & bit)
-        smallest, sample = np.concatenate([smallest, keys[candidates]]), np.concatenate([sample, start + candidates])
-        chosen = np.argsort(smallest, kind="stable")[:n]
-        smallest, sample = smallest[chosen], sample[chosen]
-    return np.sort(sample)
+    starts = range(0, shards.n_rows, IMAGES_PER_DRAW)
+    draws = [np.random.default_rng([seed, i]).random(min(IMAGES_PER_DRAW, shards.n_rows - i)) for i in starts]
+    keys = np.concatenate([np.empty(0), *draws])
+    candidates = np.flatnonzero(tags.bits & bit)
+    return np.sort(candidates[np.argsort(keys[candidates], kind="stable")[:n]])
 
 
 class ShardWindows:
@@ -98,39 +95,21 @@ class ShardWindows:
 
     The shards of an epoch are in a random order that depends on the seed and the epoch, and are grouped into windows of
     up to `window` bytes; a larger shard is a window of its own. Training draws the order of pairs within a window.
-    Images at the sorted positions `held_out` are left out.
+    The images that `stats` holds out are left out.
 
     The attributes are those of `visterm.models.ranking.training.Windows`.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        tags: TagsOnDisk,
-        *,
-        held_out: NDArray[np.int64],
-        n_pairs: int,
-        mean_length: float,
-        window: int,
-        seed: int,
-    ) -> None:
-        self._shards, self._tags, self._held_out = shards, tags, held_out
+    def __init__(self, shards: Shards, tags: TagsOnDisk, stats: Survey, *, window: int, seed: int) -> None:
+        self._shards, self._tags, self._held_out = shards, tags, stats.held_out
         self._window, self._seed = window, seed
         self.n_features, self.n_tags = shards.contents.width, tags.n_tags
-        self.n_pairs, self.mean_length = n_pairs, mean_length
+        self.n_pairs, self.mean_length = stats.n_pairs, stats.mean_length
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Return the shards of each window of an epoch."""
-        windows: list[list[int]] = []
-        free_bytes = 0
-        for number in np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist():
-            size = int(self._shards.sizes[number])
-            if not windows or size > free_bytes:
-                windows.append([])
-                free_bytes = self._window
-            windows[-1].append(number)
-            free_bytes -= size
-        return windows
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist()
+        return grouped(order, self._shards.sizes, self._window)
 
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
         """Yield the windows of an epoch; the memory of a window is reused for the next window but one."""

@@ -1,10 +1,9 @@
-"""Feature rows from a file of another program, looked up by image name; no image is opened."""
+"""Encoders of names: rows of files and of data sets, and numbers of images; no image is opened."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,12 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr, finite_rows
-from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
-from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text
+from visterm.core.checks import as_csr, finite_rows, stack_rows
+from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, StorageError, UserError
+from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text, Whole
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
+from visterm.data.data_sets import ROW, is_data_set, read_data_set
 from visterm.data.feature_files import FeatureTable, read_features
 from visterm.data.image_folders import PathsByEnd, name_key
 from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
@@ -71,27 +71,6 @@ class Precomputed(AnyEncoder):
     column: str | None = None
     name_column: str | None = None
 
-    def row_remarks(self, images: AnyImages, names: Sequence[str]) -> list[str]:
-        """Return messages about images without a row and about unused rows; `names` are the images' names.
-
-        Raises DataError if no image has a row, a name fits several rows, or the names of two images fit the same row.
-        """
-        self.refuse_unknown(images, only_if_all=True)
-        table = self._open()
-        rows = table.rows_of(images)
-        missing = np.flatnonzero(rows < 0)
-        unused_rows = np.setdiff1d(np.arange(len(table.names)), rows)
-        remarks = []
-
-        if missing.size:
-            missing_text = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
-            remarks.append(f"Left out: {missing_text}, without a row in {table.file}.")
-        if unused_rows.size:
-            unused_text = f"{unused_rows.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
-            example = table.names[unused_rows[0]]
-            remarks.append(f"Not used: {unused_text} (such as '{example}'), whose images have no tags.")
-        return remarks
-
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that have no row in the file, by position, with advice.
 
@@ -128,25 +107,28 @@ class Precomputed(AnyEncoder):
 
     def _open(self) -> _OpenFeatures:
         """Read the file at first use, and again if a parameter that selects it has changed."""
-        key = (self.path, self.names, self.column, self.name_column, getattr(self, "rows_sha256_", None))
-        if getattr(self, "_opened_key", None) != key:
-            path, names = self._find()
-            table = read_features(path, names=names, column=self.column, name_column=self.name_column)
-            self._opened = _OpenFeatures(table, path)
-            rows = self._opened.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
-            if (rows < 0).any():
-                name = self.names_[int(np.argmin(rows))]
-                raise EncoderMismatchError(
-                    f"{path} no longer has a row of '{name}', on which this encoder was fitted. You can add rows, but "
-                    "not remove the rows of training images. Put them back, or fit again."
-                )
-            if len(rows) and self._opened.digest(rows) != self.rows_sha256_:
-                raise EncoderMismatchError(
-                    f"{path} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
-                    f"as '{self.names_[0]}'). Put the old rows back, or fit again."
-                )
-            self._opened_key = key
-        return self._opened
+        rows_sha256 = getattr(self, "rows_sha256_", None)
+        return self._cached(self._read, self.path, self.names, self.column, self.name_column, rows_sha256)
+
+    def _read(self, *_: object) -> _OpenFeatures:
+        """Read the file, and check that it still has the rows that the encoder was fitted on."""
+        path, names = self._find()
+        features = _OpenFeatures(
+            read_features(path, names=names, column=self.column, name_column=self.name_column), path
+        )
+        rows = features.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
+        if (rows < 0).any():
+            name = self.names_[int(np.argmin(rows))]
+            raise EncoderMismatchError(
+                f"{path} no longer has a row of '{name}', on which this encoder was fitted. You can add rows, but "
+                "not remove the rows of training images. Put them back, or fit again."
+            )
+        if len(rows) and features.digest(rows) != self.rows_sha256_:
+            raise EncoderMismatchError(
+                f"{path} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
+                f"as '{self.names_[0]}'). Put the old rows back, or fit again."
+            )
+        return features
 
     def _find(self) -> tuple[str, str | None]:
         """Return the paths of the features and their names: the parameters or, if missing, those of `fit`."""
@@ -167,9 +149,6 @@ class Precomputed(AnyEncoder):
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
-
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if not key.startswith("_opened")}
 
 
 class _OpenFeatures:
@@ -239,3 +218,116 @@ class _OpenFeatures:
             return as_csr(values)
         with np.errstate(over="ignore"):  # numbers that are too large become infinity
             return np.ascontiguousarray(values, dtype=np.float32)
+
+
+class DataSetRows(AnyEncoder):
+    """Takes the row of an image from the file in its name: ``delicious-test.arff#17`` is the 17th row.
+
+    Fitting only records what the features are. Rows of another file are encoded, too, if it has the same features, such
+    as the test rows of a set. A svmlight file, which names no features, may have fewer.
+    """
+
+    reads: ClassVar[Literal["pixels", "names"]] = "names"
+    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1), "features_": Listed(Text())}
+
+    width_: int
+    features_: list[str]
+
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
+        """Return the images that are no row of a data set, by position, with advice."""
+        return {i: reason for i, image in enumerate(images) if (reason := _row_problem(name_of(image)))}
+
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
+        self.refuse_unknown(images, only_if_all=skip_unreadable)
+        files = dict.fromkeys(name.rpartition(ROW)[0] for name in map(name_of, images) if not _row_problem(name))
+        data = [read_data_set(file) for file in files]
+        self.features_, self.width_ = data[0].features, max(one.X.shape[1] for one in data)
+
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
+        positions: dict[str, list[int]] = {}
+        for position, image in enumerate(images):
+            positions.setdefault(name_of(image).rpartition(ROW)[0], []).append(position)
+        rows = {file: [int(name_of(images[i]).rpartition(ROW)[2]) - 1 for i in at] for file, at in positions.items()}
+        parts = [self._features(file)[rows[file]] for file in positions]
+        order = np.argsort(np.array([i for at in positions.values() for i in at], np.int64))
+        progress.advance(len(images))
+        stacked = stack_rows(parts)[order] if parts else as_csr(np.empty((0, self.width_)))
+        return Encoded(stacked, np.arange(len(images)), [])
+
+    def _features(self, file: str) -> Matrix:
+        data = read_data_set(file)
+        if data.features != self.features_ or data.X.shape[1] > self.width_:
+            problem = f"{file} has {data.X.shape[1]:,} features, others than the {self.width_:,} of the fit."
+            raise ShapeError(problem, advice="Use a file of the same data set.")
+        rows = data.X.copy()
+        rows.resize(rows.shape[0], self.width_)
+        return rows
+
+
+def _row_problem(name: str) -> str:
+    """Return why a name is no row of a data set; empty if it is one."""
+    file, _, row = name.rpartition(ROW)
+    if not (is_data_set(file) and row.isascii() and row.isdigit() and int(row)):
+        return f"not a row of a data set; expected a name such as delicious-test.arff{ROW}17"
+    n_rows = read_data_set(file).X.shape[0]
+    return "" if int(row) <= n_rows else f"not among the {n_rows:,} rows of {file}"
+
+
+class Ids(AnyEncoder):
+    """Numbers the images that it is fitted on; the row of an image is the row of the identity matrix with its number.
+
+    An embedding model then learns a separate vector for each image, as in the VSE-ens paper and in recommenders, where
+    images are users and tags are items. An image may be named by a text, a path or a whole number; 7 and ``"7"`` are
+    the same image. Images that were not passed to `fit` have no row.
+
+    Attributes
+    ----------
+    names_ : list of str
+        The name of each row; repeated images have a single row.
+
+    References
+    ----------
+    Guo, Zhai, Yuan, Liu, Wang: VSE-ens: Visual-semantic embeddings with efficient negative sampling. AAAI 2018.
+    """
+
+    reads: ClassVar[Literal["pixels", "names"]] = "names"
+    by_number = True
+
+    learned: ClassVar[dict[str, Kind]] = {"names_": Listed(Text())}
+
+    names_: list[str]
+
+    @property
+    def width(self) -> int | None:
+        """One column per image."""
+        return len(self.names_)
+
+    def _check_learned(self) -> None:
+        if len(set(self.names_)) < len(self.names_):
+            raise DataError("names_ has duplicate names")
+
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
+        self.names_ = list(dict.fromkeys(map(name_of, images)))
+
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
+        """Return the images that the encoder was not fitted on, by position, with advice."""
+        numbers = self._numbers_by_name()
+        reason = (
+            f"not among the {len(numbers):,} images that this run was fitted on: it knows images by number only; fit "
+            "again with the tags of this image, or with an encoder that looks at pixels"
+        )
+        return {i: reason for i, image in enumerate(images) if name_of(image) not in numbers}
+
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
+        numbers = self._numbers_by_name()
+        columns = np.empty(len(images), np.int32)
+        for row, image in enumerate(images):
+            columns[row] = numbers[name_of(image)]
+            progress.advance()
+        n = len(images)
+        rows = sp.csr_array((np.ones(n, np.float32), columns, np.arange(n + 1)), shape=(n, len(numbers)))
+        return Encoded(rows, np.arange(n), [])
+
+    def _numbers_by_name(self) -> dict[str, int]:
+        """Return the number of each name, computed at first use after loading: only the names are saved."""
+        return self._cached(lambda names: {name: number for number, name in enumerate(names)}, self.names_)
