@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,7 +66,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
             text = row.cells.get(name)
             if not isinstance(text, str) or not text.strip():
                 raise TagFileError(f"{position}: '{name}' is {text!r:.60}; expected text.")
-        value = 1.0 if relevance_column is None else row.cells.get(relevance_column)
+        value: Any = 1.0 if relevance_column is None else row.cells.get(relevance_column)
         try:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
