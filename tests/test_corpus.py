@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -217,8 +218,8 @@ def test_columns_are_passed_on(tmp_path):
 @pytest.fixture
 def corpus() -> Corpus:
     names = [f"{i}.jpg" for i in range(10)]
-    splits = ["train"] * 6 + ["validation", "val", "test", None]
-    return Corpus.of([Path(name) for name in names], names, [["sea", "-sky"]] * 10, splits)
+    splits = ["train"] * 6 + ["valid", "valid", "test", None]
+    return replace(Corpus.of([Path(name) for name in names], names, [["sea", "-sky"]] * 10), splits=splits)
 
 
 def test_a_corpus_of_lists_knows_negatives(corpus):
@@ -255,7 +256,7 @@ def test_a_subset_keeps_its_order(corpus):
 
 
 def test_lists_of_different_lengths_are_an_error():
-    with pytest.raises(ShapeError, match="1 images, 1 names, tags of 2"):
+    with pytest.raises(ShapeError, match="1 images, 1 names and tags of 2"):
         Corpus.of(["a.jpg"], ["a.jpg"], [["sea"], ["sky"]])
     with pytest.raises(DataError, match="the text 'sea'"):
         Corpus.of(["a.jpg"], ["a.jpg"], ["sea"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from refusals import refused
@@ -14,7 +16,8 @@ from visterm.data.tag_formats.tables import read_table
 def corpus_of(*rows):
     """Make a corpus of (name, tags, split, user)."""
     names, tags, splits, users = zip(*rows, strict=True)
-    return Corpus.of(list(names), names, [text.split() for text in tags], splits, users)
+    corpus = Corpus.of(list(names), names, [text.split() for text in tags])
+    return replace(corpus, splits=list(splits), users=list(users))
 
 
 def prune(corpus, *, aliases=(), **rules):

@@ -122,27 +122,15 @@ class Corpus:
         )  # fmt: skip
 
     @classmethod
-    def of(
-        cls,
-        images: Sequence[ImageLike],
-        names: Sequence[str],
-        tags: Sequence[Iterable[str]],
-        splits: Sequence[str | None] | None = None,
-        users: Sequence[str | None] | None = None,
-    ) -> Self:
-        """Make a corpus from parallel lists of images, tags and users; a tag written ``-beach`` is a negative.
+    def of(cls, images: Sequence[ImageLike], names: Sequence[str], tags: Sequence[Iterable[str]]) -> Self:
+        """Make a corpus from parallel lists of images and tags; a tag written ``-beach`` is a negative.
 
         Raises ShapeError if the lists differ in length; DataError if the tags of an image are not a list of texts.
         """
-        splits = [None] * len(images) if splits is None else splits
-        users = [None] * len(images) if users is None else users
-        if not len(images) == len(names) == len(tags) == len(splits) == len(users):
-            counts = f"{len(images)} images, {len(names)} names, tags of {len(tags)}, splits of {len(splits)}"
-            raise ShapeError(f"There are {counts} and users of {len(users)}; expected the same number of each.")
-        rows = [
-            record(name, image_tags, split_name(split), user)
-            for name, image_tags, split, user in zip(names, checked_lists(tags), splits, users, strict=True)
-        ]
+        if not len(images) == len(names) == len(tags):
+            counts = f"{len(images)} images, {len(names)} names and tags of {len(tags)}"
+            raise ShapeError(f"There are {counts}; expected the same number of each.")
+        rows = [record(name, image_tags, None) for name, image_tags in zip(names, checked_lists(tags), strict=True)]
         return cls._of_records(images, rows)
 
     @classmethod
