@@ -226,15 +226,16 @@ def check_image_folder(path: Path) -> None:
 
 
 def no_images_message(folder: str | os.PathLike[str]) -> str:
-    """Return the message for a folder without images: the expected suffixes, and a sub-folder that cannot be listed."""
+    """Return the message for a folder without images: the expected suffixes, and what the folder has instead."""
     unsearched = Unsearched()
     files = list(files_below(as_path(folder), unsearched))
     reason = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
     if not files:
         return f"The folder {os.fspath(folder)} has no files{' that can be listed' if reason else ''}.{reason}"
+    other_files = f"Its {count_of(len(files), 'file')} (such as '{min(files)}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
-        f"{', '.join(COMMON_SUFFIXES)} or as another kind of picture.{reason}"
+        f"{', '.join(COMMON_SUFFIXES)} or as another kind of picture. {other_files}.{reason}"
     )
 
 
