@@ -11,7 +11,7 @@ from closed_folders import close
 from tiny_catalogues import ENCODER, draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
-from visterm.core.errors import DataError, TagFileError
+from visterm.core.errors import DataError
 from visterm.core.types import Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import find_images
@@ -82,7 +82,7 @@ def test_a_closed_folder_is_counted_once_and_its_photos_are_not_said_to_be_gone(
 def test_a_folder_of_texts_that_may_not_be_listed_is_not_said_to_be_empty_only(photos, tmp_path, monkeypatch):
     (tmp_path / "texts").mkdir()
     close(monkeypatch, tmp_path / "texts")
-    with pytest.raises(TagFileError, match=r"no \.txt file\. .*texts is a folder that cannot be listed: Perm"):
+    with pytest.raises(DataError, match=r"The folder .*texts cannot be listed: Permission denied"):
         find_tags(tmp_path / "texts", photos)
 
 

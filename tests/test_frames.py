@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -221,18 +220,14 @@ def test_a_catalogue_takes_frames_and_pixels_and_keeps_their_tags(photos, frame,
 
 
 @pytest.mark.parametrize("given", ["frame", "column of tags apart"])
-def test_where_no_photo_can_be_read_the_first_its_reason_and_the_column_of_files_are_named(given, photos):
+def test_where_no_photo_can_be_read_the_first_and_its_reason_are_named_and_another_column_may_be(given, photos):
     paths, tags = photos
     names = [Path(path).name for path in paths]
     frame = pd.DataFrame({"file_name": names, "tags": tags, "full": paths})
     args = (frame,) if given == "frame" else (frame.drop(columns="tags"), tags)
     with pytest.raises(NoneReadableError) as raised:
         visterm.fit(*args, **FIT)
-    assert str(raised.value) == (
-        "None of the 24 images could be read. The first, 000.png, is skipped: no such file. The names are in the "
-        f"column 'file_name', and start from {os.getcwd()}. Files of the column 'full' exist: pass that column, or "
-        "name it as the image_column of the tag rules."
-    )
+    assert str(raised.value) == "None of the 24 images could be read. The first, 000.png, is skipped: no such file."
     assert visterm.fit(*args, tag_rules={"image_column": "full"}, **FIT)
 
 
@@ -242,10 +237,6 @@ def test_a_catalogue_warns_of_photos_that_it_could_not_read_and_refuses_if_that_
     with pytest.warns(UserWarning, match=r"Skipped 1 photo, such as gone\.jpg: "):
         catalogue = visterm.Catalogue(tagger).add(table)
     assert (len(catalogue), [item.image for item in catalogue.skipped]) == (2, ["gone.jpg"])
-    relative = pd.DataFrame({"image": [Path(path).name for path in paths], "full": paths})
-    for images in (relative, relative.assign(tags=tags)):
-        with pytest.raises(NoneReadableError, match=r"column 'image', .* Files of the column 'full' exist"):
-            visterm.Catalogue(tagger).add(images)
     with pytest.raises(NoneReadableError, match=r"None of the 2 images could be read\. The first, a\.jpg, is skipped"):
         visterm.Catalogue(tagger).add(["a.jpg", "b.jpg"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary, tag_fault
 from visterm.data.query_files import read_query_file
-from visterm.data.relations import read_is_a
+from visterm.data.relations import IS_A_FILE, read_related
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import merged_by_image
@@ -38,7 +39,7 @@ READERS = {
     ".visterm_texts.jsonl": [lambda path: find_tags("auto", path.parent).records],
     "queries.csv": [read_query_file],
     "rules.toml": [TagRules.of],
-    "kinds.tsv": [read_is_a],
+    "kinds.tsv": [partial(read_related, form=IS_A_FILE)],
     "words.txt": [read_words],
 }
 """Every reader of tags, by the name of the file that it reads."""

@@ -67,7 +67,7 @@ def refusal_if_any(read, path):
         ({"data": np.ones((3, 1))}, "'data' is float64 of shape (3, 1)"),
         ({"shape": np.array([2, 10**12])}, "the shape is (2, 1000000000000)"),
         ({"shape": np.array([10**12, 3])}, "would unpack to 8,000,000,000,000"),
-        ({"shape": np.array([2, 2**27])}, "134,217,728 features (columns); row 1 has the index 2; expected at most"),
+        ({"shape": np.array([2, 2**27])}, "with numbers; row 1 has the index 2; expected at most 1,048,576"),
         ({"format": np.array(b"xyz")}, "in the form 'xyz'; expected csr, csc or coo"),
         ({"format": np.array(b"csc")}, "expected 4 that begin with 0"),
         ({"format": np.array(b"coo")}, "has no 'row'"),
@@ -86,7 +86,7 @@ def test_sparse_matrices_are_read_in_the_forms_that_scipy_saves(form, place):
 def test_places_outside_of_a_coo_matrix_are_refused(place):
     parts = {"data": np.ones(2), "row": np.array([0, 5]), "col": np.array([0, 1]), "shape": np.array([2, 3])}
     np.savez(place / "a.npz", format=np.array(b"coo"), **parts)
-    assert "value 2 is in row 5; expected 0 to 1" in refusal(place / "a.npz")
+    assert "the values are in rows 0 to 5 of 2" in refusal(place / "a.npz")
 
 
 def test_a_zip_bomb_is_refused_by_the_sizes_in_its_directory(place):
@@ -124,7 +124,7 @@ def test_an_index_far_beyond_the_others_is_refused_before_a_model_makes_room_for
         path.write_text(f"0 0:1 5:1\n0 {largest}:1\n", encoding="utf-8")
     else:
         npz(path, indices=np.array([0, 5, largest]), shape=np.array([2, largest + 1]))
-    assert "row 2 has the index 67108863; expected at most 1,048,576, as only 3 of them have numbers" in refusal(path)
+    assert "3 with numbers; row 2 has the index 67108863; expected at most 1,048,576" in refusal(path)
 
 
 @pytest.mark.parametrize("shape", [(2, 10**15), (10**12, 3), (-2, 3), (2**62, 2**62)])
@@ -149,17 +149,17 @@ def test_a_matrix_by_columns_is_mapped_as_it_is(place):
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        ("1000000000000:1", "line 2: '1000000000000:1' has too large an index; expected at most 67,108,863"),
-        ("100000000:1", "line 2: '100000000:1' has too large an index"),
+        ("1000000000000:1", "line 2: '1000000000000:1'; expected INDEX:NUMBER with an index of 2 to 67,108,863"),
+        ("100000000:1", "line 2: '100000000:1'; expected INDEX:NUMBER"),
         ("99999999999999999999:1", "line 2"),
-        ("-1:1", "line 2: '-1:1' does not begin with an index"),
-        ("0:1", "line 2: '0:1' comes after the index 1"),
-        ("1:2", "line 2: '1:2' comes after the index 1; expected indices in ascending order"),
-        ("3:nan", "line 2: '3:nan' has a number that is not finite"),
-        ("3:-inf", "line 2: '3:-inf' has a number that is not finite"),
-        ("3:sea", "line 2: '3:sea' does not end with a number"),
-        ("sea:3", "line 2: 'sea:3' does not begin with an index"),
-        ("3", "line 2: '3' does not end with a number"),
+        ("-1:1", "line 2: '-1:1'; expected INDEX:NUMBER"),
+        ("0:1", "line 2: '0:1'; expected INDEX:NUMBER with an index of 2"),
+        ("1:2", "line 2: '1:2'; expected INDEX:NUMBER with an index of 2 to 67,108,863, in ascending order"),
+        ("3:nan", "line 2: '3:nan'; expected INDEX:NUMBER"),
+        ("3:-inf", "line 2: '3:-inf'; expected INDEX:NUMBER"),
+        ("3:sea", "line 2: '3:sea'; expected INDEX:NUMBER"),
+        ("sea:3", "line 2: 'sea:3'; expected INDEX:NUMBER"),
+        ("3", "line 2: '3'; expected INDEX:NUMBER"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.svm", "a.svm.gz"])
@@ -284,14 +284,6 @@ def test_a_header_of_another_length_than_written_is_refused(n_bytes, tmp_path):
     (tmp_path / "part-0.safetensors").write_bytes(n_bytes.to_bytes(8, "little") + shard_of()[8:])
     with pytest.raises(CorruptFileError, match="cannot be read as a shard of features"):
         read_shard(tmp_path / "part-0.safetensors")
-
-
-def test_a_shard_in_parquet_as_before_the_first_release_is_refused_with_what_to_do(tmp_path):
-    (tmp_path / "part-0.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
-    with pytest.raises(
-        CorruptFileError, match=r"part-0\.parquet is in Parquet, .* Encode the photos into a new folder, or"
-    ):
-        read_shard(tmp_path / "part-0.parquet")
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,7 @@ from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import read_shard
 from visterm.data.images import image_size, read_image
 from visterm.data.query_files import read_query_file
-from visterm.data.relations import read_is_a
+from visterm.data.relations import IS_A_FILE, read_related
 from visterm.data.sidecars import Sidecars, content_of, embedded_keywords
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.tables import read_table, stream_table
@@ -61,7 +62,7 @@ READERS = {
     "words.txt": read_words,
     "queries.csv": read_query_file,
     "tags.toml": TagRules.of,
-    "kinds.csv": read_is_a,
+    "kinds.csv": partial(read_related, form=IS_A_FILE),
     "vectors.safetensors": read_word_vectors,
     "a.npy": read_features,
     "a.npz": read_features,

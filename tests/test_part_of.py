@@ -7,7 +7,7 @@ import pytest
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.relations import PART_OF_FILE, PartOf, part_pairs, read_part_of, write_pairs
+from visterm.data.relations import PART_OF_FILE, PartOf, part_pairs, read_related, write_pairs
 
 
 def written(folder, text, name="part_of.csv"):
@@ -19,12 +19,12 @@ def written(folder, text, name="part_of.csv"):
 @pytest.mark.parametrize("header", ["", "part,whole\n", "\ufeffPart , WHOLE\n"])
 def test_a_csv_of_part_and_whole_is_read_with_a_header_or_without(header, tmp_path):
     path = written(tmp_path, header + 'wheel, car\n\n"lamp, red",tower\n')
-    assert read_part_of(path) == [PartOf("wheel", "car"), PartOf("lamp, red", "tower")]
+    assert read_related(path, PART_OF_FILE) == [PartOf("wheel", "car"), PartOf("lamp, red", "tower")]
 
 
 def test_a_header_decides_the_order_and_tabs_are_taken(tmp_path):
-    assert read_part_of(written(tmp_path, "whole,sure,part\ncar,0.9,wheel\n")) == [PartOf("wheel", "car")]
-    assert read_part_of(written(tmp_path, "wheel\tcar\n", "part_of.tsv")) == [PartOf("wheel", "car")]
+    assert read_related(written(tmp_path, "whole,sure,part\ncar,0.9,wheel\n"), PART_OF_FILE) == [PartOf("wheel", "car")]
+    assert read_related(written(tmp_path, "wheel\tcar\n", "part_of.tsv"), PART_OF_FILE) == [PartOf("wheel", "car")]
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_a_header_decides_the_order_and_tabs_are_taken(tmp_path):
 )
 def test_a_line_that_is_no_relation_is_named(text, message, tmp_path):
     with pytest.raises(DataError, match=message):
-        read_part_of(written(tmp_path, text))
+        read_related(written(tmp_path, text), PART_OF_FILE)
 
 
 @pytest.mark.parametrize("name", ["part_of.csv", "part_of.tsv"])
 def test_what_is_written_is_what_is_read(name, tmp_path):
     relations = [PartOf("lamp, red", "tower"), PartOf("fenêtre", 'a "house"')]
     write_pairs(tmp_path / name, PART_OF_FILE.columns, relations)
-    assert read_part_of(tmp_path / name) == relations
+    assert read_related(tmp_path / name, PART_OF_FILE) == relations
 
 
 def test_pairs_are_columns_of_part_and_whole_sorted_and_once():

@@ -13,7 +13,7 @@ from command_line import visterm
 from refusals import refused
 from visterm import Catalogue, Tagger
 from visterm.core.errors import UserError
-from visterm.data.relations import read_is_a, read_part_of
+from visterm.data.relations import IS_A_FILE, PART_OF_FILE, read_related
 from visterm.learning.relations import WordRelations
 from visterm.library.search.result import RelatedTag
 from visterm.tagging.part_relations import label_pair
@@ -137,7 +137,9 @@ def test_fit_says_how_many_relations_there_are_and_who_learns_from_them(place):
 
 
 def test_a_model_that_adds_suggested_relations_knows_the_tags_of_the_same_kind(place, tmp_path):
-    relations = WordRelations(read_part_of(place / "part_of.csv"), read_is_a(place / "isa.csv"))
+    relations = WordRelations(
+        read_related(place / "part_of.csv", PART_OF_FILE), read_related(place / "isa.csv", IS_A_FILE)
+    )
     settings = {"listed": 2.0, "dim": 4, "epochs": 2}
     images, tags = place / "images", place / "tags.csv"
     tagger = Tagger(model="objects_and_parts", model_params=settings, encoder="mean_colour").fit(
@@ -160,7 +162,7 @@ def test_a_run_and_a_catalogue_keep_the_relations_and_the_model_its_pairs(place)
         assert (folder / "part_of.csv").read_text() == PART_OF
         assert (folder / "isa.csv").read_text() == IS_A
     tagger = Tagger.load(place / "objects_and_parts")
-    assert tagger.relations == WordRelations(read_part_of(place / "part_of.csv"), tagger.relations.is_a)
+    assert tagger.relations == WordRelations(read_related(place / "part_of.csv", PART_OF_FILE), tagger.relations.is_a)
     tags = tagger.vocabulary.index
     pairs = sorted((tags(part), tags(whole)) for part, whole in tagger.relations.part_of if part != "beak")
     assert tagger.model.part_of_.tolist() == [list(pair) for pair in pairs]
@@ -189,7 +191,7 @@ PART = {"part_of": "part_of.csv"}
         ),
         (PART | {"isa": "part_of.csv"}, "part_of.csv has the columns part, whole; the is-a file needs child,parent"),
         ({"part_of": "wordnet"}, "`visterm wordnet` of visterm-research writes one"),
-        (PART | {"tag_synsets": "senses.csv"}, "there is no rule 'tag_synsets'"),
+        (PART | {"tag_synsets": "senses.csv"}, "Unknown rule 'tag_synsets'"),
     ],
 )
 def test_relations_that_cannot_be_used_are_refused_before_anything_is_written(given, message, place, tmp_path):
@@ -305,7 +307,7 @@ def test_relations_that_are_given_are_known_too_and_a_list_can_be_written_and_gi
     code, _, err = visterm(f"tags planted --parts predicted -k 1 -o {tmp_path / 'found.csv'}", place)
     assert code == 0
     assert "1 relation written to" in err
-    assert read_part_of(tmp_path / "found.csv") == [(item["part"], item["whole"]) for item in found[:1]]
+    assert read_related(tmp_path / "found.csv", PART_OF_FILE) == [(item["part"], item["whole"]) for item in found[:1]]
     rest = answers(f"tags planted --parts predicted -k 0 --json {rules(tmp_path, part_of='found.csv')}", place)
     assert rest == found[1:]
 

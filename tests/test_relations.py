@@ -8,7 +8,7 @@ import pytest
 from visterm.core.errors import DataError, TooLargeError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import relations
-from visterm.data.relations import IS_A_FILE, read_is_a, sibling_sets, write_pairs
+from visterm.data.relations import IS_A_FILE, read_related, sibling_sets, write_pairs
 
 
 def written(folder, text, name="isa.csv", encoding="utf-8"):
@@ -20,12 +20,12 @@ def written(folder, text, name="isa.csv", encoding="utf-8"):
 @pytest.mark.parametrize("header", ["", "child,parent\n", "\ufeffChild , PARENT\r\n"])
 def test_a_csv_of_two_words_a_line_is_read_with_a_header_or_without(header, tmp_path):
     path = written(tmp_path, header + 'toad, amphibian\n\n"frog, common",amphibian\n')
-    assert read_is_a(path) == [("toad", "amphibian"), ("frog, common", "amphibian")]
+    assert read_related(path, IS_A_FILE) == [("toad", "amphibian"), ("frog, common", "amphibian")]
 
 
 def test_a_header_may_name_more_columns_in_any_order_and_tabs_are_taken(tmp_path):
-    assert read_is_a(written(tmp_path, "parent,sure,child\nfish,0.9,tuna\n")) == [("tuna", "fish")]
-    assert read_is_a(written(tmp_path, "tuna\tfish\n", "isa.tsv")) == [("tuna", "fish")]
+    assert read_related(written(tmp_path, "parent,sure,child\nfish,0.9,tuna\n"), IS_A_FILE) == [("tuna", "fish")]
+    assert read_related(written(tmp_path, "tuna\tfish\n", "isa.tsv"), IS_A_FILE) == [("tuna", "fish")]
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,20 @@ def test_a_header_may_name_more_columns_in_any_order_and_tabs_are_taken(tmp_path
 )
 def test_a_line_that_is_no_relation_is_named(text, message, tmp_path):
     with pytest.raises(DataError, match=message):
-        read_is_a(written(tmp_path, text))
+        read_related(written(tmp_path, text), IS_A_FILE)
 
 
 def test_a_file_that_is_absent_or_in_another_encoding_is_named(tmp_path):
     with pytest.raises(DataError, match=r"There is no is-a file .*none\.csv"):
-        read_is_a(tmp_path / "none.csv")
+        read_related(tmp_path / "none.csv", IS_A_FILE)
     with pytest.raises(DataError, match=r"isa\.csv is not UTF-8: line 2"):
-        read_is_a(written(tmp_path, "child,parent\nécole,bâtiment\n", encoding="latin-1"))
+        read_related(written(tmp_path, "child,parent\nécole,bâtiment\n", encoding="latin-1"), IS_A_FILE)
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
     pairs = [("frog, common", "amphibian"), ("école", 'a "building"')]
     write_pairs(tmp_path / "isa.csv", IS_A_FILE.columns, pairs)
-    assert read_is_a(tmp_path / "isa.csv") == pairs
+    assert read_related(tmp_path / "isa.csv", IS_A_FILE) == pairs
 
 
 def test_tags_that_share_a_parent_are_siblings_however_they_are_spelled():

@@ -160,7 +160,7 @@ def test_tags_that_are_mostly_lists_stop_with_advice(separator):
 
 
 def test_lists_in_python_that_hold_lists_are_refused():
-    with pytest.raises(TagFileError, match=r"Pass them as lists: \['farms', 'house'\]"):
+    with pytest.raises(TagFileError, match=r"In Python, pass a list for each image"):
         Tagger(encoder="ids", model="prior").fit(["1", "2"], [["farms;house"], ["sky;sun"]])
 
 

@@ -54,8 +54,7 @@ def write(folder, form):
     elif form == "own.safetensors":
         write_word_vectors(path, WordVectors(WORDS, ROWS))
     else:
-        save_file({"embeddings": ROWS.astype(np.float16)}, path)
-        (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+        save_file({"embeddings": ROWS.astype(np.float16), "words": words_as_bytes(WORDS)}, path)
     return path
 
 
@@ -186,15 +185,15 @@ def test_tensors_that_are_no_word_vectors_are_refused(tmp_path):
     for tensors, message in [
         ({"a": np.zeros((2, 2), np.float32), "b": np.zeros((2, 2), np.float32)}, "it has a, b"),
         ({"a": np.zeros(2, np.float32)}, "it has none"),
-        ({"a": np.zeros((2, 2), np.int32)}, "of the type I32; expected F16, F32, F64"),
-        ({"a": np.zeros((2, 2), np.float32)}, "neither v.txt nor vocab.txt"),
+        ({"a": np.zeros((2, 2), np.int32)}, r"of the type I32 and the shape \[2, 2\]; expected F16, F32, F64"),
+        ({"a": np.zeros((2, 2), np.float32)}, "has no tensor 'words'"),
         ({"a": np.zeros((2, 2), np.float32), "words": words_as_bytes("abc")}, "has 2 vectors, but 3 words"),
     ]:
         save_file(tensors, path)
         with pytest.raises(DataError, match=message):
             read_word_vectors(path)
     save_file({"a": np.zeros((2, 0), np.float32), "words": words_as_bytes("ab")}, path)
-    with pytest.raises(DataError, match="'a' has no columns"):
+    with pytest.raises(DataError, match=r"'a' is of the type F32 and the shape \[2, 0\]"):
         read_word_vectors(path)
     save_file({"a": np.zeros((2, 2), np.float32), "words": words_as_bytes("ab")}, path)
     path.write_bytes(path.read_bytes()[:-8])

@@ -11,7 +11,7 @@ from PIL import Image
 from visterm.core.errors import StorageError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.relations import part_pairs, read_part_of
+from visterm.data.relations import PART_OF_FILE, part_pairs, read_related
 from visterm.models.parts.relations import Quadruplets
 from visterm_research.scenes import IS_A, PART_OF, draw_scene
 from visterm_research.scenes.crops import SIZE, draw_crops, read_drawn_crops
@@ -126,7 +126,7 @@ def test_crops_are_a_corpus_whose_relations_give_quadruplets(crops):
     ]
     vocabulary = Vocabulary.from_lists(corpus.tags)
     Y = vocabulary.encode(corpus.tags)
-    stream = Quadruplets(Y, part_pairs(read_part_of(crops.part_of_file), vocabulary))
+    stream = Quadruplets(Y, part_pairs(read_related(crops.part_of_file, PART_OF_FILE), vocabulary))
     shown = {(pair.part, pair.object) for pair in crops.pairs}
     assert {tuple(vocabulary.tags[tag] for tag in pair) for pair in stream.relations} >= shown
 

@@ -13,7 +13,7 @@ from visterm.cli.command_line import app
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import part_pairs, sibling_sets
-from visterm.data.relations import read_is_a, read_part_of
+from visterm.data.relations import IS_A_FILE, PART_OF_FILE, read_related
 from visterm_research.data.wordnet import WordNet, is_a_relations, match_tags, wordnet_part_of, write_relations
 
 SYNSETS = [
@@ -103,8 +103,11 @@ def test_parts_kinds_and_a_list_of_senses_to_correct_are_written(wordnet, tmp_pa
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
     assert "3 of 5 tags have a meaning in WordNet" in result.output
-    assert sorted(read_part_of(tmp_path / "out" / "part_of.csv")) == [("Window", "house"), ("door", "house")]
-    assert {child for child, _ in read_is_a(tmp_path / "out" / "isa.csv")} == {"house", "Window", "door"}
+    assert sorted(read_related(tmp_path / "out" / "part_of.csv", PART_OF_FILE)) == [
+        ("Window", "house"),
+        ("door", "house"),
+    ]
+    assert {child for child, _ in read_related(tmp_path / "out" / "isa.csv", IS_A_FILE)} == {"house", "Window", "door"}
 
     senses = tmp_path / "out" / "tag_synsets.csv"
     with senses.open(encoding="utf-8", newline="") as file:
@@ -113,7 +116,7 @@ def test_parts_kinds_and_a_list_of_senses_to_correct_are_written(wordnet, tmp_pa
     (tmp_path / "mapping.csv").write_text(f"tag,synset\nhut,{cottage}\n", encoding="utf-8")
     more = ["--tag-synsets", str(tmp_path / "mapping.csv"), "--inherit", "2"]
     assert CliRunner().invoke(app, [*line, *more]).exit_code == 0
-    assert ("Window", "hut") in read_part_of(tmp_path / "out" / "part_of.csv")
+    assert ("Window", "hut") in read_related(tmp_path / "out" / "part_of.csv", PART_OF_FILE)
 
 
 def test_the_usual_place_is_used_and_unknown_tags_are_refused(wordnet, tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ with imported_when_used():
     from visterm.connectors import folder_changes
     from visterm.connectors import watch as watched_folders
     from visterm.core import persist
-    from visterm.data import corpus as corpora
     from visterm.data import tag_rules as rules_of_tags
     from visterm.encoders import named
     from visterm.features import training_rows
@@ -77,8 +76,6 @@ def index(
         else:
             corpus = training_rows.read_corpus(catalogue.tagger.encoder, images, tags, **rules.columns())
             for remark in corpus.remarks:
-                if remark == f"{corpora.LEFT_OUT_PREFIX}{corpus.untagged_remark}":
-                    remark = f"Without tags: {corpus.untagged_remark}"
                 say(remark)
             tag_facts = check_tags_read(corpus, rules, paths=catalogue.tagger.tree is not None)
             result = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())

@@ -118,17 +118,17 @@ class ImageError(DataError):
 
 
 class NoneReadableError(DataError):
-    """None of the images can be read; the message names the first image and the reason, and ends with `note`."""
+    """None of the images can be read; the message names the first image and the reason."""
 
-    def __init__(self, skipped: Sequence[Any], note: str = "") -> None:
+    def __init__(self, skipped: Sequence[Any]) -> None:
         first, n = skipped[0], len(skipped)
         problem = f"None of the {n:,} images could be read. The first, {first.image}, is skipped"
         problem = problem if n > 1 else f"The image {first.image} cannot be read"
-        super().__init__(f"{problem}: {first.reason}.{note and f' {note}'}")
-        self.skipped, self._note = skipped, note
+        super().__init__(f"{problem}: {first.reason}.")
+        self.skipped = skipped
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # pickled in workers: `args` has only the message
-        return type(self), (self.skipped, self._note)
+        return type(self), (self.skipped,)
 
 
 class TooLargeError(DataError):

@@ -15,7 +15,7 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
 from visterm.data.frames import FrameTable
-from visterm.data.image_folders import CAPITALS, ENDING, Unsearched, images_in, match_names, plain_name
+from visterm.data.image_folders import Unsearched, images_in, match_names, plain_name
 from visterm.data.images import ImageLike
 from visterm.data.program_stores import is_store
 from visterm.data.tag_files import KEYWORDS, find_tags
@@ -28,9 +28,8 @@ from visterm.data.tag_formats.record import (
     split_name,
     without_contradictions,
 )
-from visterm.data.tag_formats.tables import TableOptions, TagSource, column_note, read_table, table_records
+from visterm.data.tag_formats.tables import TableOptions, TagSource, read_table, table_records
 
-LEFT_OUT_PREFIX = "Left out: "  # Prefix of the remark on images without tags
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
 
@@ -48,7 +47,6 @@ class Corpus:
     missing: list[str] = field(default_factory=list)  # Names in the tag file without an image file
     # Image files that are not in the tag file, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
-    untagged_remark: str = ""  # Text with the number of untagged images and the reason; empty if all images have tags
     folder: Path | None = None  # The image folder, if the images are files
     # Lines for the user: where "auto" found the tags, and which tags and images did not match
     remarks: list[str] = field(default_factory=list)
@@ -56,7 +54,6 @@ class Corpus:
     encoded: Any = None  # `features.stored.Features` with the rows of the images, if they are already encoded
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags, if the tags were given as paths
     aliases: Mapping[str, str] = field(default_factory=dict)  # Synonyms of tags, where the tags came with them
-    column_note: str = ""  # Advice for a table whose photos were not found: see `tag_formats.tables.column_note`
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and tag files without permission to read
 
     @classmethod
@@ -75,8 +72,8 @@ class Corpus:
         paths = images_in(folder, unsearched=unsearched)
         corpus = cls.joined(folder, paths, find_tags(tags, folder, paths, **options))
         source = os.fspath(tags) if isinstance(tags, str | os.PathLike) else ""
-        is_path = source not in ("", KEYWORDS, "auto") and not is_remote(source) and not is_store(source)
-        source = os.path.abspath(source) if is_path else source
+        if source not in ("", KEYWORDS, "auto") and not is_remote(source) and not is_store(source):
+            source = os.path.abspath(source)
         remarks, skipped = [*corpus.remarks, *unsearched.remarks()], [*unsearched.closed, *corpus.skipped]
         return replace(corpus, source=source, remarks=remarks, skipped=skipped)
 
@@ -107,51 +104,33 @@ class Corpus:
 
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
         remarks = list(tags.remarks)
-        for difference in (CAPITALS, ENDING):
-            differing_names = [(row.image, match.path) for match, row in matched_rows if match.difference == difference]
-            for name, path in differing_names[:1]:
-                example = f"such as '{name}' and '{path.relative_to(folder).as_posix()}'"
-                n_names = count_of(len(differing_names), "name")
-                remarks.append(f"Only {difference} set {n_names} apart from the images ({example}); taken as the same.")
-
+        loose_matches = [match for match, _ in matched_rows if match.is_loose]
+        for match in loose_matches[:1]:
+            example = f"such as '{match.name}' and '{match.path.relative_to(folder).as_posix()}'"
+            n_names = count_of(len(loose_matches), "name")
+            remarks.append(f"Images that differ in capitals or endings were taken for {n_names} ({example}).")
         if missing_names:
             n_missing = count_of(len(missing_names), "image")
             remarks.append(f"Tags name {n_missing} (such as '{missing_names[0]}') not in the image folder; left out.")
-        untagged_remark = ""
         if untagged:
-            n_images = count_of(len(paths), "photo")
-            untagged_remark = f"{len(untagged):,} of {n_images} (such as '{untagged[0]}'), {tags.untagged_reason}."
-            remarks.append(f"{LEFT_OUT_PREFIX}{untagged_remark}")
+            n_images = f"{len(untagged):,} of {count_of(len(paths), 'photo')}"
+            remarks.append(f"Without tags: {n_images} (such as '{untagged[0]}'), {tags.untagged_reason}.")
         return cls._of_records(
-            rows, list(rows.values()), missing=missing_names, untagged=untagged, untagged_remark=untagged_remark,
+            rows, list(rows.values()), missing=missing_names, untagged=untagged,
             remarks=remarks, folder=folder, encoded=encoded, tree=tags.tree, skipped=tags.skipped,
             aliases=tags.aliases,
         )  # fmt: skip
 
     @classmethod
-    def of(
-        cls,
-        images: Sequence[ImageLike],
-        names: Sequence[str],
-        tags: Sequence[Iterable[str]],
-        splits: Sequence[str | None] | None = None,
-        users: Sequence[str | None] | None = None,
-    ) -> Self:
-        """Make a corpus from parallel lists of images, tags and users; a tag written ``-beach`` is a negative.
+    def of(cls, images: Sequence[ImageLike], names: Sequence[str], tags: Sequence[Iterable[str]]) -> Self:
+        """Make a corpus from parallel lists of images and tags; a tag written ``-beach`` is a negative.
 
         Raises ShapeError if the lists differ in length; DataError if the tags of an image are not a list of texts.
         """
-        splits = [None] * len(images) if splits is None else splits
-        users = [None] * len(images) if users is None else users
-        if not len(images) == len(names) == len(tags) == len(splits) == len(users):
-            raise ShapeError(
-                f"There are {len(images)} images, {len(names)} names, tags of {len(tags)}, splits of {len(splits)} and "
-                f"users of {len(users)}; expected the same number of each."
-            )
-        rows = [
-            record(name, image_tags, split_name(split), user)
-            for name, image_tags, split, user in zip(names, checked_lists(tags), splits, users, strict=True)
-        ]
+        if not len(images) == len(names) == len(tags):
+            counts = f"{len(images)} images, {len(names)} names and tags of {len(tags)}"
+            raise ShapeError(f"There are {counts}; expected the same number of each.")
+        rows = [record(name, image_tags, None) for name, image_tags in zip(names, checked_lists(tags), strict=True)]
         return cls._of_records(images, rows)
 
     @classmethod
@@ -177,8 +156,7 @@ class Corpus:
         records = [row._replace(image=row.image.replace(os.sep, "/")) for row in records]
         first_image = {row.image: image for row, image in zip(reversed(records), reversed(images), strict=True)}
         rows = merged_by_image(records)
-        note = column_note(table, options.get("image_column"))
-        return cls._of_records((first_image[row.image] for row in rows), rows, column_note=note)
+        return cls._of_records((first_image[row.image] for row in rows), rows)
 
     @classmethod
     def read_names(cls, tags: TagSource, **options: Unpack[TableOptions]) -> Self:
@@ -213,8 +191,7 @@ class Corpus:
         positions = [i for i, name in enumerate(self.splits) if name is not None and name == requested]
         if not positions:
             counts = Counter(filter(None, self.splits))
-            available = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
-            problem = f"No image is in the split '{split}'." if available else "The tags have no column 'split'."
-            expected, advice = (f"{available}; or 'all'", "") if available else ("", "Leave `split` out.")
-            raise UnknownNameError(problem, setting="split", value=split, expected=expected, advice=advice)
+            available = "".join(f"'{name}' ({count_of(count, 'image')}), " for name, count in sorted(counts.items()))
+            problem, expected = f"No image is in the split '{split}'.", f"{available}or 'all'"
+            raise UnknownNameError(problem, setting="split", value=split, expected=expected)
         return self.subset(positions)

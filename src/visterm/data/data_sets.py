@@ -1,13 +1,14 @@
-"""Data sets of other programs that hold features and tags in one file: Mulan's ARFF, and svmlight with its targets."""
+"""Data sets of other programs in one file: Mulan's ARFF and svmlight, with features and tags; COCO's tags of images."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -57,6 +58,29 @@ def data_set_records(path: str | os.PathLike[str]) -> list[TagRecord]:
     data, names = read_data_set(path), (f"{os.fspath(path)}{ROW}{number}" for number in range(1, 2**63))
     rows = np.split(data.Y.indices, data.Y.indptr[1:-1])
     return [record(name, [data.tags[tag] for tag in row], None) for name, row in zip(names, rows, strict=False)]
+
+
+def coco_records(path: Path, text: str) -> list[TagRecord] | None:
+    """Return the tags of each image in COCO's JSON of instances, in its order; None if the text is something else.
+
+    An image has the categories that are marked in it. Raises TagFileError if an entry lacks a field, or names an image
+    or a category that the file does not have.
+    """
+    try:
+        content = json.loads(text) if path.suffix == ".json" and text.lstrip().startswith("{") else {}
+    except (ValueError, RecursionError):  # JSON lines, which are read as a table
+        return None
+    if not {"images", "annotations", "categories"}.issubset(content):
+        return None
+    try:
+        names = {one["id"]: one["name"] for one in content["categories"]}
+        tags: dict[Any, dict[str, None]] = {one["id"]: {} for one in content["images"]}
+        for one in content["annotations"]:
+            tags[one["image_id"]][names[one["category_id"]]] = None
+        return [record(one["file_name"], tags[one["id"]], None, source=str(path)) for one in content["images"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        expected = "COCO's JSON of instances: annotations with the image_id and category_id of entries of the file"
+        raise TagFileError(f"{path} does not have {error}.", expected=expected) from error
 
 
 @lru_cache(maxsize=2)

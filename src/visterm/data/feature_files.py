@@ -110,16 +110,12 @@ def _read_names(file: Path) -> list[str]:
 
 
 def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
-    if rows.ndim != 2 or rows.dtype.kind not in NUMERIC_KINDS:
-        raise ShapeError(
-            f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers with one row per image."
-        )
+    if rows.ndim != 2 or rows.dtype.kind not in NUMERIC_KINDS or 0 in rows.shape:
+        expected = "a matrix of numbers with one row per image"
+        raise ShapeError(f"{file} holds {rows.dtype} of shape {rows.shape}; expected {expected}.")
     if rows.shape[0] != len(names):
         n_rows, n_names = count_of(rows.shape[0], "row"), count_of(len(names), "name")
         raise ShapeError(f"{file} has {n_rows}, and there are {n_names}; expected one name per row.")
-
-    if 0 in rows.shape:
-        raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
     _refuse_too_wide(file, rows)
     row_of: dict[str, int] = {}
 
@@ -134,19 +130,14 @@ def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
 
 def _refuse_too_wide(file: Path, rows: Any) -> None:
     """Refuse too many features, before a model allocates memory for them."""
-    if rows.shape[1] <= MIN_FEATURE_LIMIT:
-        return
-    limit, example = MAX_FEATURES, ""
-    if sp.issparse(rows) and rows.nnz:
-        n_used = np.unique(rows.indices).size
-        limit = min(MAX_FEATURES, max(MIN_FEATURE_LIMIT, FEATURES_PER_USED * n_used))
-        largest = int(np.argmax(rows.indices))
+    n_used, example = rows.shape[1], ""
+    if sp.issparse(rows) and rows.nnz and rows.shape[1] > MIN_FEATURE_LIMIT:
+        n_used, largest = np.unique(rows.indices).size, int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
-        example = f"; row {row} has the index {rows.indices[largest]}"
-
+        example = f", {n_used:,} with numbers; row {row} has the index {rows.indices[largest]}"
+    limit = min(MAX_FEATURES, max(MIN_FEATURE_LIMIT, FEATURES_PER_USED * n_used))
     if rows.shape[1] > limit:
-        reason = f", as only {n_used:,} of them have numbers" if limit < MAX_FEATURES else ""
         raise ShapeError(
-            f"{file} has {rows.shape[1]:,} features (columns){example}; expected at most {limit:,}{reason}. Correct "
-            "the index, or number the features from 0."
+            f"{file} has {rows.shape[1]:,} features (columns){example}; expected at most {limit:,}. Correct the index, "
+            "or number the features from 0."
         )

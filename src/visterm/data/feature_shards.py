@@ -30,8 +30,6 @@ SUFFIX = ".safetensors"
 
 MAX_HEADER_BYTES = 2**16  # Maximum size of a header; ours have less than a kB
 DTYPES = {"F32": np.float32, "I32": np.int32, "I64": np.int64, "U8": np.uint8}  # Names in the header -> types
-PARQUET_START = b"PAR1"  # First bytes of shards from before the first release
-
 _HASH_BYTES = 32
 
 
@@ -96,7 +94,8 @@ def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]
 def shard_row_bytes(path: str | os.PathLike[str]) -> int:
     """Return how many bytes the rows of a shard take in memory, from its header."""
     with _opened(path) as shard:
-        return sum(end - begin for begin, end in map(shard.offsets, shard.arrays_of_rows))
+        offsets = (shard.header[name]["data_offsets"] for name in shard.arrays_of_rows)
+        return sum(end - begin for begin, end in offsets)
 
 
 class _OpenShard:
@@ -110,13 +109,13 @@ class _OpenShard:
         if n_bytes > min(MAX_HEADER_BYTES, self._size):
             raise ValueError("it does not begin with a header of safetensors")
         self._start = 8 + n_bytes
-        self._header: dict[str, Any] = json.loads(file.read(n_bytes))
-        _HEADER.check(self._header, Sizes())
+        self.header: dict[str, Any] = json.loads(file.read(n_bytes))
+        _HEADER.check(self.header, Sizes())
 
     @property
     def arrays_of_rows(self) -> list[str]:
         """The names of the arrays that the rows consist of: one if they are dense."""
-        return [name for name in self._header if name.partition(":")[0] == FEATURES]
+        return [name for name in self.header if name.partition(":")[0] == FEATURES]
 
     def index(self) -> tuple[list[str], list[str]]:
         """Read the names and the content hashes of the images."""
@@ -130,15 +129,10 @@ class _OpenShard:
 
     def rows(self) -> Matrix:
         """Map dense rows into memory, or read sparse ones."""
-        if FEATURES not in self._header:
+        if FEATURES not in self.header:
             return as_csr(csr_of_parts(FEATURES, {name: self._read(name) for name in self.arrays_of_rows}))
         dtype, shape, start = self._located(FEATURES)
         return np.asarray(np.memmap(self._file, dtype, "r", start, shape))
-
-    def offsets(self, name: str) -> tuple[int, int]:
-        """Return where an array begins and ends, after the header."""
-        begin, end = self._header[name]["data_offsets"]
-        return begin, end
 
     def _read(self, name: str) -> NDArray[Any]:
         dtype, shape, start = self._located(name)
@@ -148,8 +142,8 @@ class _OpenShard:
 
     def _located(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
         """Return the type and the shape of an array, and its position in the file."""
-        dtype, shape = np.dtype(DTYPES[self._header[name]["dtype"]]), tuple(self._header[name]["shape"])
-        begin, end = self.offsets(name)
+        entry = self.header[name]
+        dtype, shape, (begin, end) = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
         start = self._start + begin
         if end - begin != math.prod(shape) * dtype.itemsize or self._start + end > self._size or start % dtype.itemsize:
             raise ValueError(f"'{name}' is {dtype} of shape {shape} in the bytes {start} to {self._start + end}")
@@ -162,11 +156,6 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[_OpenShard]:
     location = os.fspath(path)
     try:
         with as_path(path).open("rb") if is_remote(path) else open_regular(path) as file:
-            if file.read(len(PARQUET_START)) == PARQUET_START:
-                raise CorruptFileError(
-                    f"{location} is in Parquet, as before the first release. Encode the photos into a new folder, or "
-                    "index them into a new catalogue."
-                )
             yield _OpenShard(file)
     except (OSError, DataError, *CONTENT_ERRORS) as error:
         raise CorruptFileError(

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.types import CLOSED, Skipped
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, join_ends
 
 PHOTO_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".bmp", ".dib", ".tif", ".tiff"}
@@ -46,8 +46,6 @@ RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 EXCLUDED = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
 
 COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Suffixes mentioned in messages
-CAPITALS: Final = "capitals"
-ENDING: Final = "the file's ending"
 
 
 class FileKind(NamedTuple):
@@ -140,14 +138,13 @@ def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
 
     With `videos`, videos count as read if ffmpeg is installed.
     """
-    unread_kinds = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEO_KIND and not videos)]
-    kinds = {suffix: kind.name for kind in unread_kinds for suffix in kind.suffixes}
-    read_suffixes = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # read with photos
+    kind_of = {suffix: kind.name for kind in KINDS for suffix in kind.suffixes} | {".xmp": "photo"}  # read with photos
+    read_kinds = {kind.name for kind in KINDS if kind.is_readable() and (videos or kind.name != VIDEO_KIND)}
     files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # kind -> suffix -> count
     for folder in map(as_path, paths):
-        for suffix in map(suffix_of, _files_below(folder, Unsearched()) if folder.is_dir() else ()):
-            if suffix not in read_suffixes:
-                files[kinds.get(suffix, OTHER)][suffix] += 1
+        for suffix in map(suffix_of, files_below(folder, Unsearched()) if folder.is_dir() else ()):
+            if (kind_name := kind_of.get(suffix, OTHER)) not in read_kinds:
+                files[kind_name][suffix] += 1
 
     counts, texts = {}, []
     for name, noun, advice in (*((kind.name, kind.noun, kind.advice) for kind in KINDS[1:]), (OTHER, OTHER, "")):
@@ -231,12 +228,11 @@ def check_image_folder(path: Path) -> None:
 def no_images_message(folder: str | os.PathLike[str]) -> str:
     """Return the message for a folder without images: the expected suffixes, and what the folder has instead."""
     unsearched = Unsearched()
-    names = _files_below(as_path(folder), unsearched, include_hidden=True)
-    files = sorted(names, key=lambda name: (name.startswith("."), name))
+    files = list(files_below(as_path(folder), unsearched))
     reason = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
     if not files:
         return f"The folder {os.fspath(folder)} has no files{' that can be listed' if reason else ''}.{reason}"
-    other_files = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
+    other_files = f"Its {count_of(len(files), 'file')} (such as '{min(files)}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
         f"{', '.join(COMMON_SUFFIXES)} or as another kind of picture. {other_files}.{reason}"
@@ -246,44 +242,35 @@ def no_images_message(folder: str | os.PathLike[str]) -> str:
 def _names_in(folder: Path, unsearched: Unsearched | None, *, videos: bool = False) -> list[str]:
     """List the images of a folder by their paths inside it, sorted, without those of hidden folders."""
     suffixes = readable_suffixes(videos=videos and as_remote(folder) is None)
-    return sorted(name for name in _files_below(folder, unsearched) if suffix_of(name) in suffixes)
+    return sorted(name for name in files_below(folder, unsearched) if suffix_of(name) in suffixes)
 
 
-def _files_below(folder: Path, unsearched: Unsearched | None, *, include_hidden: bool = False) -> Iterator[str]:
-    """Yield the files below a folder as paths inside it.
-
-    Hidden files are left out, except with `include_hidden`. `unsearched` is as in `find_images`.
-    """
+def files_below(folder: Path, unsearched: Unsearched | None) -> Iterator[str]:
+    """Yield the files below a folder, without hidden ones, as paths inside it; `unsearched` is as in `find_images`."""
 
     def cannot_list(error: OSError) -> None:
         if unsearched is None or error.filename == os.fspath(folder):
             raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
-        unsearched.closed.append(closed_folder(error))
+        unsearched.closed.append(Skipped(os.fspath(error.filename), f"{CLOSED}: {error.strerror}"))
 
     excluded_folders: dict[str, None] = {}
     remote = as_remote(folder)
     for name in [] if remote is None else remote.files():
         *folders, file = name.split("/")
         hidden_index = next((i for i, part in enumerate(folders) if is_excluded_folder(part)), None)
-        if include_hidden or (hidden_index is None and not file.startswith(".")):
-            yield name
-        elif hidden_index is not None:
+        if hidden_index is not None:
             excluded_folders["/".join(folders[: hidden_index + 1])] = None
+        elif not file.startswith("."):
+            yield name
 
     for parent, folders, files in os.walk(folder, onerror=cannot_list) if remote is None else ():
         parent_path = Path(parent).relative_to(folder).as_posix()
         prefix = "" if parent_path == "." else f"{parent_path}/"
-        if not include_hidden:
-            excluded_folders.update((f"{prefix}{name}", None) for name in folders if is_excluded_folder(name))
-            folders[:] = [name for name in folders if not is_excluded_folder(name)]
-        yield from (f"{prefix}{name}" for name in files if include_hidden or not name.startswith("."))
+        excluded_folders.update((f"{prefix}{name}", None) for name in folders if is_excluded_folder(name))
+        folders[:] = [name for name in folders if not is_excluded_folder(name)]
+        yield from (f"{prefix}{name}" for name in files if not name.startswith("."))
     if unsearched is not None:
         unsearched.hidden += sorted(excluded_folders)
-
-
-def closed_folder(error: OSError) -> Skipped:
-    """Return the skipped entry of a folder that cannot be listed."""
-    return Skipped(os.fspath(error.filename), f"{CLOSED}: {error.strerror}")
 
 
 def is_excluded_folder(folder: str) -> bool:
@@ -292,11 +279,11 @@ def is_excluded_folder(folder: str) -> bool:
 
 
 class Match(NamedTuple):
-    """The image file of a name, and the difference between the two: `CAPITALS`, `ENDING` or None."""
+    """The image file of a name."""
 
     path: Path
     name: str  # As written, or as `plain_name` spells it if only that matches a file
-    difference: str | None = None
+    is_loose: bool = False  # Whether the two differ in capitals or in the suffix
 
 
 def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> list[Match | None]:
@@ -338,20 +325,20 @@ def _match_loosely(
     for i in [i for i, match in enumerate(matches) if match is None]:
         for spelling, path in _spellings(names[i], folder).items():
             key = _folded(path)
-            files, difference = folded.paths_matching(key), CAPITALS
+            files = folded.paths_matching(key)
             if not files and _without_ending(key) == key:
-                files, difference = without_ending.paths_matching(key), ENDING
+                files = without_ending.paths_matching(key)
                 files = [file for file in files if suffix_of(file) not in RAW_SUFFIXES] or files
             if files:
-                matches[i] = Match(by_path[_only_file(spelling, files, folder)], spelling, difference)
+                matches[i] = Match(by_path[_only_file(spelling, files, folder)], spelling, is_loose=True)
                 break
 
 
 def _only_file(name: str, files: Sequence[str], folder: Path) -> str:
     if len(files) > 1:
         raise TagFileError(
-            f"The tags name '{name}', which may be {len(files)} images in {folder}: {', '.join(files[:3])}"
-            f"{', …' if len(files) > 3 else ''}. Write their paths inside that folder."
+            f"The tags name '{name}', which may be {len(files)} images in {folder}: {join_ends(files, ', ')}. Write "
+            "their paths inside that folder."
         )
     return files[0]
 

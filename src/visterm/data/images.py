@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import errno
 import os
-import re
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from functools import partial
@@ -46,7 +45,6 @@ T = TypeVar("T")
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image"
 
 IMAGES_PER_THREAD = 3  # Minimum number of images per thread that are being decoded or wait for the caller
-START_OF_SCAN = b"\xff\xda"
 MAX_SCANS = 100  # Maximum number of scans in a progressive JPEG: cameras and programs write about ten
 _REASONS = (
     (Image.DecompressionBombError, "decompression bomb: far more pixels than allowed"),
@@ -56,14 +54,12 @@ _REASONS = (
     (NotRegularError, "not a regular file"),
     (PermissionError, "no permission"),
 )
-_TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's message
 
 
 class Decoded(NamedTuple):
     """One decoded image."""
 
-    # Position in the input
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment]  # Position in the input
     pixels: NDArray[np.uint8]  # shape (height, width, 3): upright RGB, C-contiguous
 
 
@@ -182,8 +178,6 @@ def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -
             if image.content is None:
                 return Skipped(image.name, MISSING_FILE_REASON)
             return Decoded(index, _pixels(image.name, image.content, max_side))
-        if isinstance(image, str | os.PathLike):
-            return Decoded(index, _pixels(os.fspath(image), None, max_side))
         return Decoded(index, read_image(image, max_side=max_side))
     except ImageError as error:
         return Skipped(error.path, error.reason)
@@ -199,7 +193,7 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
             file.seek(0)
             with Image.open(file, formats=readable_formats()) as image:
                 width, height = image.size
-                if width * height > (limit := Image.MAX_IMAGE_PIXELS or sys.maxsize):
+                if width * height > (limit := max_image_pixels()):
                     reason = f"decompression bomb: {width} × {height} pixels, more than the {limit:,} allowed"
                     raise ImageError(path, reason)
                 if image.info.get("progressive"):
@@ -224,7 +218,7 @@ def _refuse_many_scans(path: str, file: BinaryIO) -> None:
     """Refuse a JPEG with too many scans of the whole image: 300 kB of scans can take 10 s to decode."""
     position = file.tell()
     file.seek(0)
-    n_scans = file.read().count(START_OF_SCAN)  # inside the data of a scan, 0xFF is always followed by 0
+    n_scans = file.read().count(b"\xff\xda")  # starts; inside the data of a scan, 0xFF is always followed by 0
     file.seek(position)
     if n_scans > MAX_SCANS:
         raise ImageError(path, f"too slow to decode: {n_scans} scans, more than the {MAX_SCANS} allowed")
@@ -238,8 +232,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:
         return f"cannot be opened: {error.strerror}" if error.filename else f"cannot be read: {error.strerror}"
     text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-    if truncated := _TRUNCATED.fullmatch(text):
-        return f"truncated: {truncated[1]}"
     is_unsupported = isinstance(error, NotImplementedError) or "support" in text.lower()
     category = "truncated" if "truncated" in text.lower() else "not supported" if is_unsupported else "damaged"
     return f"{category}: {text}"[:160]

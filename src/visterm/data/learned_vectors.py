@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import as_generator, check_count
 from visterm.core.errors import DataError
@@ -36,10 +35,21 @@ def learn_word_vectors(
     vocabulary = Vocabulary.from_lists(lists)
     if len(vocabulary) == 0:
         raise DataError("There are no tags to learn word vectors from.")
-    Y = vocabulary.encode(lists)
     rng = as_generator(random_state)
     with one_blas_thread():
-        rows = _ppmi_rows(Y, dim, rng)
+        pmi = ppmi(vocabulary.encode(lists))
+        if dim < len(vocabulary) // 2:
+            from scipy.sparse.linalg import svds  # slow to import
+
+            U, S, _ = svds(pmi, k=dim, v0=rng.random(len(vocabulary)))
+        else:
+            U, S, _ = np.linalg.svd(pmi.toarray())
+
+    order = np.argsort(-S, kind="stable")[:dim]
+    U, S = U[:, order], S[order]
+    U *= np.sign(U[np.abs(U).argmax(axis=0), np.arange(len(S))])  # otherwise the sign is arbitrary
+    rows = np.zeros((len(vocabulary), dim), np.float32)
+    rows[:, : len(S)] = U * np.sqrt(S)
     return WordVectors(vocabulary.tags, rows)
 
 
@@ -58,20 +68,3 @@ def ppmi(Y: sp.csr_array) -> sp.csr_array:
     values = np.log(pairs.data / expected)
     is_positive = values > 0
     return sp.csr_array((values[is_positive], (pairs.row[is_positive], pairs.col[is_positive])), shape=counts.shape)
-
-
-def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    pmi = ppmi(Y)
-    n = pmi.shape[0]
-    if dim < n // 2:
-        from scipy.sparse.linalg import svds  # slow to import
-
-        U, S, _ = svds(pmi, k=dim, v0=rng.random(n))
-    else:
-        U, S, _ = np.linalg.svd(pmi.toarray())
-    order = np.argsort(-S, kind="stable")[:dim]
-    U, S = U[:, order], S[order]
-    U *= np.sign(U[np.abs(U).argmax(axis=0), np.arange(len(S))])  # otherwise the sign is arbitrary
-    rows = np.zeros((n, dim), np.float32)
-    rows[:, : len(S)] = U * np.sqrt(S)
-    return rows

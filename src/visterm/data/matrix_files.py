@@ -68,7 +68,7 @@ def read_matrix(file: Path) -> Rows:
         if not first_bytes.startswith(magic):  # otherwise NumPy would read it as a pickle
             reason = f"it begins with {first_bytes!r}, as no such file does" if first_bytes else "it is empty"
             raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}")
-        return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
+        return _map_npy(file) if file.suffix == ".npy" else as_csr(_read_npz(file))
     except VistermError:
         raise
     except READ_ERRORS as error:
@@ -89,11 +89,8 @@ class _Header(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def map_npy(path: Path) -> Numbers:
-    """Map the array of a ``.npy`` file into memory.
-
-    Raises READ_ERRORS if it is not such a file, or is shorter than its header says.
-    """
+def _map_npy(path: Path) -> Numbers:
+    """Map the array of a ``.npy`` file into memory."""
     with open_regular(path) as file:
         header = _header(file, os.fstat(file.fileno()).st_size)
         if 0 in header.shape:
@@ -102,12 +99,8 @@ def map_npy(path: Path) -> Numbers:
         return np.memmap(file, header.dtype, "r", header.start, header.shape, order)
 
 
-def read_npz(path: Path) -> sp.csr_array:
-    """Read the sparse matrix of a ``.npz`` file that SciPy saved as CSR, CSC or COO.
-
-    Raises DataError if the arrays are inconsistent, or an entry occurs twice; TooLargeError if it would unpack to far
-    more than features do; READ_ERRORS if it is not such a file.
-    """
+def _read_npz(path: Path) -> sp.csr_array:
+    """Read the sparse matrix of a ``.npz`` file that SciPy saved as CSR, CSC or COO."""
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         n_packed = os.fstat(file.fileno()).st_size
         refuse_bomb(path, n_packed, sum(member.file_size for member in archive.infolist()))
@@ -117,21 +110,17 @@ def read_npz(path: Path) -> sp.csr_array:
         refuse_bomb(path, n_packed, 8 * max(shape[:1], default=0))  # the index pointer of the CSR matrix
         if kind not in _INDEX_ARRAYS:
             raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo: matrix.tocsr().")
-        data, first, second = (_member(archive, name, path) for name in ("data", *_INDEX_ARRAYS[kind]))
+        data = _member(archive, "data", path)
+        first, second = (_member(archive, name, path, "iu") for name in _INDEX_ARRAYS[kind])
 
     if kind == "coo":  # `first` and `second` are the row and the column of each value
-        if data.ndim != 1 or not data.shape == first.shape == second.shape:
-            raise DataError(
-                f"{path}: there are {data.size} values, {first.size} rows and {second.size} columns of them."
-            )
-        if len(shape) != 2 or first.dtype.kind not in "iu":
-            raise DataError(f"{path}: the rows of the values are no whole numbers, or the shape is {tuple(shape)}.")
-        invalid = np.flatnonzero((first < 0) | (first >= shape[0]))
-        if invalid.size:
-            value, row = invalid[0] + 1, first[invalid[0]]
-            raise DataError(f"{path}: value {value} is in row {row}; expected 0 to {shape[0] - 1}.")
+        if len(shape) != 2 or first.ndim != 1 or not data.shape == first.shape == second.shape:
+            problem = f"{path}: {data.shape} values are in rows {first.shape} and columns {second.shape}"
+            raise DataError(f"{problem} of a matrix {tuple(shape)}.")
         order = np.argsort(first, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(first.astype(np.int64), minlength=shape[0]))])
+        indptr = np.searchsorted(first[order], np.arange(shape[0] + 1))  # refused if a row is not in the matrix
+        if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != data.size:
+            raise DataError(f"{path}: the values are in rows {first.min()} to {first.max()} of {shape[0]}.")
         return checked_csr(data[order], second[order], indptr, shape, str(path))
     if kind == "csc":
         return sp.csr_array(checked_csr(data, first, second, shape[::-1], f"{path} (CSC: its rows are columns)").T)
@@ -232,30 +221,25 @@ def read_svmlight(path: Path) -> tuple[sp.csr_array, list[tuple[float, ...]]]:
 
 
 def _refuse_first_wrong_line(path: Path) -> None:
+    """Raise DataError for the first pair INDEX:NUMBER that is invalid."""
     with open_unpacked(path) as file:
         for number, line in enumerate(file, start=1):
             cells = line.partition(b"#")[0].split()
-            previous_index = -1
+            least = 0
             for pair in cells if cells and b":" in cells[0] else cells[1:]:
                 index, _, value = pair.partition(b":")
                 if index == b"qid":
                     continue
-                if problem := _pair_problem(index, value, previous_index):
+                is_index = index.isdigit() and len(index) <= len(str(MAX_FEATURES))
+                if not is_index or not least <= int(index) < MAX_FEATURES or not _is_finite(value):
                     text = pair[:40].decode("utf-8", "replace")
-                    raise DataError(f"{path}, line {number}: '{text}' {problem}. Correct the line, or leave it out.")
-                previous_index = int(index)
+                    expected = f"expected INDEX:NUMBER with an index of {least:,} to {MAX_FEATURES - 1:,}, in ascending"
+                    raise DataError(f"{path}, line {number}: '{text}'; {expected} order, and a finite number.")
+                least = int(index) + 1
 
 
-def _pair_problem(index: bytes, value: bytes, previous_index: int) -> str:
-    """Return what is wrong with a pair INDEX:NUMBER, as the end of a sentence; "" if it is valid."""
-    if not index.isdigit():
-        return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"
-    if len(index) > len(str(MAX_FEATURES)) or int(index) >= MAX_FEATURES:
-        return f"has too large an index; expected at most {MAX_FEATURES - 1:,}"
-    if int(index) <= previous_index:
-        return f"comes after the index {previous_index}; expected indices in ascending order, each once"
+def _is_finite(text: bytes) -> bool:
     try:
-        number = float(value)
+        return math.isfinite(float(text))
     except ValueError:
-        return "does not end with a number; expected INDEX:NUMBER"
-    return "" if math.isfinite(number) else "has a number that is not finite"
+        return False

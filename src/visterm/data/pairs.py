@@ -156,16 +156,16 @@ def _columns(source: Any, requested: dict[str, str]) -> tuple[dict[str, NDArray[
             f"Pairs are a {type(source).__name__}.",
             expected="a DataFrame, a list of dicts, a file with rows, or a sparse matrix (users × items)",
         )
-    names, columns = list(map(str, table.names)), {}
+    names, used, columns = list(map(str, table.names)), [], {}
     for role in requested:
         name = required_column(accepted[role], names, label, f" of {role}s", f"Name it: `{role}`.")
         cells = table.cells(name)
         if not cells or None in cells or "" in cells:
             row = next((index for index, cell in enumerate(cells) if cell in (None, "")), 0)
             raise DataError(f"{label} has no {role} in row {row + 1:,} (column '{name}'). Remove such rows.")
-        columns[role] = name, np.asarray(cells)
-    used = {name for name, _ in columns.values()}
-    return {role: cells for role, (_, cells) in columns.items()}, tuple(name for name in names if name not in used)
+        used.append(name)
+        columns[role] = np.asarray(cells)
+    return columns, tuple(name for name in names if name not in used)
 
 
 def _numbered(column: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

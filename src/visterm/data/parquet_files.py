@@ -44,8 +44,12 @@ def read_parquet(
         raise DataError(f"There are no Parquet files in the folder {file}. Name a file or a folder of features.")
     files = [part.absolute() for part in files]  # pyarrow takes file:x for a URI
     try:
-        for part in files:
-            _refuse_unsafe(part)
+        for part in files:  # pyarrow must not open what is not a regular file, or unpacks to far more than features do
+            open_regular(part).close()
+            metadata = pq.read_metadata(part)
+            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+            n_values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
+            refuse_bomb(part, part.stat().st_size, 4 * max(n_values, metadata.num_rows))
         schema = pq.read_schema(files[0])
         lists = [str(field.name) for field in schema if isinstance(field.type, LIST_TYPES)]
         row_columns, names_column = _columns(schema.names, lists, column, name_column if with_names else None, file)
@@ -65,15 +69,6 @@ def read_parquet(
         row = texts.index(None) + 1
         raise DataError(f"{file} has no name in row {row} (column '{names_column}'); expected one in each.")
     return [str(text) for text in texts], rows
-
-
-def _refuse_unsafe(file: Path) -> None:
-    """Refuse what is not a regular file, or unpacks to far more than features do, before pyarrow opens it."""
-    open_regular(file).close()
-    metadata = pq.read_metadata(file)
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    n_values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
-    refuse_bomb(file, file.stat().st_size, 4 * max(n_values, metadata.num_rows))
 
 
 def _columns(
@@ -117,10 +112,6 @@ def _sparse(indices: pa.ChunkedArray, values: pa.ChunkedArray, label: str) -> sp
         )
 
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    negative = np.flatnonzero(columns < 0)
-    if negative.size:
-        row = int(np.searchsorted(indptr, negative[0], side="right"))
-        raise ShapeError(f"{label}, row {row}: it has the index {columns[negative[0]]}; expected 0 or more.")
     shape = (len(lengths), min(int(columns.max(initial=-1)) + 1, MAX_CSR_COLUMNS))
     with np.errstate(over="ignore"):
         return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, label, error=ShapeError))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -35,6 +36,7 @@ from visterm.data.image_folders import RAW_ADVICE, RAW_SUFFIXES, suffix_of
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 
 _PILLOW_MODULES = r"PIL\."
+_FILTER = ("ignore", None, Warning, re.compile(_PILLOW_MODULES), 0)  # As Python keeps it in `warnings.filters`
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -89,13 +91,9 @@ def pillow_silenced() -> Iterator[None]:
     only that filter.
     """
     global _n_silenced
-    filter_key = ("ignore", None, Warning, _PILLOW_MODULES)
     with _lock:
         _n_silenced += 1
-        for entry in warnings.filters:
-            if (*entry[:3], getattr(entry[3], "pattern", None)) == filter_key:
-                break
-        else:
+        if _FILTER not in warnings.filters:
             warnings.filterwarnings("ignore", category=Warning, module=_PILLOW_MODULES)
 
     try:
@@ -103,11 +101,9 @@ def pillow_silenced() -> Iterator[None]:
     finally:
         with _lock:
             _n_silenced -= 1
-            for entry in [] if _n_silenced else list(warnings.filters):
-                if (*entry[:3], getattr(entry[3], "pattern", None)) == filter_key:
-                    with suppress(ValueError):  # the caller may have replaced the list in the meantime
-                        cast("list[object]", warnings.filters).remove(entry)
-                    break
+            if not _n_silenced:
+                with suppress(ValueError):  # the caller may have replaced the list in the meantime
+                    cast("list[object]", warnings.filters).remove(_FILTER)
 
 
 def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:

@@ -12,9 +12,10 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -30,7 +31,6 @@ from visterm.data.tag_tree import MAX_LEVELS, suffixes, tree_of_places
 
 TagPath = tuple[str, ...]  # Names of a tag and of the tags above it, the topmost first
 
-VISIBLE = 1  # digiKam's status of a photo that is neither hidden nor in the trash
 MAX_JSON = 2**22  # Maximum bytes of a JSON file of Takeout
 TAKEOUT_NAME = 46  # Google cuts names of JSON files, without ".json", to this many characters
 ALBUM_FILES = ("metadata.json", "metadata", "Metadaten.json", "métadonnées.json", "metadatos.json", "metadati.json")
@@ -48,8 +48,12 @@ DIGIKAM_PHOTOS = """
     FROM Images AS image
     JOIN Albums AS album ON album.id = image.album
     JOIN AlbumRoots AS root ON root.id = album.albumRoot
-    WHERE image.status = ?
+    WHERE image.status = 1  -- neither hidden nor in the trash
     ORDER BY image.id
+"""
+DIGIKAM_INTERNAL = """
+    SELECT tagid FROM TagProperties
+    WHERE property IN ('internalTag', 'unknownPerson', 'unconfirmedPerson', 'ignoredPerson')
 """
 
 
@@ -77,12 +81,13 @@ def read_store(name: str, folder: Path, files: Sequence[Path]) -> TagsFound:
     """
     program, _, location = name.partition(":")
     path = Path(location).expanduser()
+    read, example = READERS[program]
     if not path.exists():
-        advice = f"Name it: {program}:{EXAMPLES[program]}."
+        advice = f"Name it: {program}:{example}."
         raise UserError(f"There is no {path}.", setting="tags", value=name, advice=advice)
     try:
-        stored = READERS[program](path)
-    except (sqlite3.Error, KeyError, IndexError) as error:
+        stored = read(path)
+    except (sqlite3.Error, LookupError, StopIteration) as error:
         raise TagFileError(
             f"{path} cannot be read as a store of {program}: {error}.",
             setting="tags", value=name, advice="Check that it is not damaged, or of another program.",
@@ -92,8 +97,7 @@ def read_store(name: str, folder: Path, files: Sequence[Path]) -> TagsFound:
 
 def store_in(folder: Path) -> str | None:
     """Return ``PROGRAM:PATH`` for a store that lies in a folder of images; None if there is none, or several."""
-    names = [f"digikam:{path}" for path in folder.glob("digikam4.db")]
-    names += [f"lightroom:{path}" for path in folder.glob("*.lrcat")]
+    names = [store_name(path) for path in (*folder.glob("digikam4.db"), *folder.glob("*.lrcat"))]
     if folder.name == "originals" and folder.parent.suffix == ".photoslibrary":
         names.append(f"apple-photos:{folder.parent}")
     return names[0] if len(names) == 1 else None
@@ -153,8 +157,8 @@ def _usable(tags: Sequence[TagPath], image: str, invalid: list[str]) -> Iterator
             continue
         if any(tag_fault(name) is not None for name in suffixes(tag)):
             usable_keywords([tag[-1]], image, invalid)
-            continue
-        yield tag
+        else:
+            yield tag
 
 
 def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list[Path | None], int, list[str]]:
@@ -165,9 +169,8 @@ def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list
         by_name[parts[-1]].append((parts, file))
     file_of: list[Path | None] = []
     n_ambiguous, missing = 0, []
-    n_same_names: defaultdict[str, int] = defaultdict(int)
-    for photo in photos:
-        n_same_names[_parts(photo.path)[-1]] += 1
+    n_same_names = Counter(_parts(photo.path)[-1] for photo in photos)
+
     for photo in photos:
         parts = _parts(photo.path)
         candidates = [(_common_end(parts, other), file) for other, file in by_name[parts[-1]]]
@@ -180,10 +183,8 @@ def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list
             file_of.append(nearest[0])
             continue
         file_of.append(None)
-        if nearest:
-            n_ambiguous += 1
-        else:
-            missing.append(photo.path)
+        n_ambiguous += bool(nearest)
+        missing += [] if nearest else [photo.path]
     return file_of, n_ambiguous, missing
 
 
@@ -193,12 +194,9 @@ def _parts(path: str) -> TagPath:
 
 
 def _common_end(first: TagPath, second: TagPath) -> int:
-    n = 0
-    for a, b in zip(reversed(first), reversed(second), strict=False):
-        if a != b:
-            return n
-        n += 1
-    return n
+    """Return how many names at the end of two paths are equal."""
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 @contextmanager
@@ -267,12 +265,7 @@ def _read_digikam(path: Path) -> StoredTags:
         rows = {row["id"]: row for row in database.execute("SELECT id, pid, name FROM Tags")}
         internal: set[int] = set()
         if _columns(database, "TagProperties"):
-            properties = ("internalTag", "unknownPerson", "unconfirmedPerson", "ignoredPerson")
-            marks = ", ".join("?" * len(properties))
-            internal = {
-                row["tagid"]
-                for row in database.execute(f"SELECT tagid FROM TagProperties WHERE property IN ({marks})", properties)
-            }
+            internal = {row["tagid"] for row in database.execute(DIGIKAM_INTERNAL)}
         tags: dict[int, TagPath] = {}
         for number in rows:
             chain: list[int] = []
@@ -289,7 +282,7 @@ def _read_digikam(path: Path) -> StoredTags:
                 given[image].append(tags[tag])
         photos = [
             StoredPhoto(f"{row['root']}{row['album']}/{row['name']}".replace("//", "/"), given[row["id"]], row["size"])
-            for row in database.execute(DIGIKAM_PHOTOS, (VISIBLE,))
+            for row in database.execute(DIGIKAM_PHOTOS)
         ]
     return StoredTags(photos)
 
@@ -298,10 +291,9 @@ def _read_apple_photos(path: Path) -> StoredTags:
     """Read the keywords of a library of Apple Photos; the photos are in its folder ``originals``."""
     with _opened(path / "database" / "Photos.sqlite") as database:
         assets = "ZASSET" if _columns(database, "ZASSET") else "ZGENERICASSET"
-        named = database.execute("SELECT name FROM sqlite_master WHERE name LIKE 'Z\\_%KEYWORDS' ESCAPE '\\'")
-        tables = [row["name"] for row in named]
-        joins = [(table, columns) for table in tables if len(columns := sorted(_columns(database, table))) >= 2]
-        table, columns = joins[0]
+        tables = database.execute("SELECT name FROM sqlite_master WHERE name LIKE 'Z\\_%KEYWORDS' ESCAPE '\\'")
+        columns_of = {row["name"]: sorted(_columns(database, row["name"])) for row in tables.fetchall()}
+        table, columns = next(item for item in columns_of.items() if len(item[1]) >= 2)
         attribute = next(column for column in columns if column.endswith("ASSETATTRIBUTES"))
         keyword = next(column for column in columns if column.endswith("KEYWORDS"))
         rows = database.execute(
@@ -324,7 +316,12 @@ def _read_takeout(path: Path) -> StoredTags:
     """
     photos: list[StoredPhoto] = []
     for folder, _, names in os.walk(path):
-        contents = {name: _json_of(Path(folder) / name) for name in names if name.casefold().endswith(".json")}
+        contents: dict[str, dict[str, Any]] = {name: {} for name in names if name.casefold().endswith(".json")}
+        for name in contents:
+            with suppress(ValueError, OSError):  # it has no facts about a photo
+                content = json.loads(read_regular_text(Path(folder) / name, MAX_JSON))
+                contents[name] = content if isinstance(content, dict) else {}
+
         album = next((contents[name].get("title") for name in ALBUM_FILES if contents.get(name)), None)
         sidecars = {name: content for name, content in contents.items() if "photoTakenTime" in content}
         for name in sorted(names):
@@ -352,24 +349,10 @@ def _takeout_names(photo: str, sidecars: Mapping[str, Any]) -> Iterator[str]:
         yield from (other for other in sorted(cut, key=len, reverse=True) if other in sidecars)
 
 
-def _json_of(path: Path) -> dict[str, Any]:
-    """Return an object in a JSON file; anything else has no facts about a photo."""
-    try:
-        content = json.loads(read_regular_text(path, MAX_JSON))
-    except (ValueError, OSError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-READERS: dict[str, Callable[[Path], StoredTags]] = {
-    "lightroom": _read_lightroom,
-    "digikam": _read_digikam,
-    "apple-photos": _read_apple_photos,
-    "takeout": _read_takeout,
-}
-EXAMPLES = {
-    "lightroom": "CATALOG.lrcat",
-    "digikam": "digikam4.db",
-    "apple-photos": "LIBRARY.photoslibrary",
-    "takeout": "FOLDER",
+# Program -> the reader of its stores, and an example of a store's name
+READERS: dict[str, tuple[Callable[[Path], StoredTags], str]] = {
+    "lightroom": (_read_lightroom, "CATALOG.lrcat"),
+    "digikam": (_read_digikam, "digikam4.db"),
+    "apple-photos": (_read_apple_photos, "LIBRARY.photoslibrary"),
+    "takeout": (_read_takeout, "FOLDER"),
 }

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -67,10 +66,11 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
             text = row.cells.get(name)
             if not isinstance(text, str) or not text.strip():
                 raise TagFileError(f"{position}: '{name}' is {text!r:.60}; expected text.")
-        value: object = 1.0 if relevance_column is None else row.cells.get(relevance_column)
-        number = math.nan
-        with suppress(ValueError):
-            number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        value: Any = 1.0 if relevance_column is None else row.cells.get(relevance_column)
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
         if not math.isfinite(number):
             expected = "expected a number, above 0 if the image is relevant"
             raise TagFileError(f"{position}: '{relevance_column}' is {value!r:.60}; {expected}.")

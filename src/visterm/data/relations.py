@@ -44,6 +44,7 @@ class PairFormat(NamedTuple):
 
 IS_A_FILE = PairFormat("is-a file", ("child", "parent"), "tiger,big cat", "a kind of")
 PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
+TREE_FILE = PairFormat("tree", ("child", "parent"), "husky,dog", "under")
 
 
 class WordPair(NamedTuple):
@@ -65,8 +66,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
     text = read_text(path, form.noun)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path), strict=True)
     columns: tuple[int, int] | None = None
-    n_columns = 2
-    is_empty = True
+    n_columns, is_empty = 2, True
 
     try:
         for fields in reader:
@@ -90,10 +90,8 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
         raise DataError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this line.') from error
 
     if is_empty:
-        raise DataError(
-            f"The {form.noun} {path} has no relations; expected lines such as '{form.example}' "
-            f"({','.join(form.columns)})."
-        )
+        expected = f"expected lines such as '{form.example}' ({','.join(form.columns)})"
+        raise DataError(f"The {form.noun} {path} has no relations; {expected}.")
 
 
 def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
@@ -108,13 +106,9 @@ def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Itera
         writer.writerows([guarded(cell) for cell in row] for row in rows)
 
 
-def read_is_a(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Read a CSV (or, with the suffix .tsv, tab-separated) file of is-a relations.
-
-    It has two columns, the child and its parent, with or without a header ``child,parent``. Raises DataError as
-    `read_pairs` does.
-    """
-    return [(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
+def read_related(path: str | os.PathLike[str], form: PairFormat) -> list[tuple[str, str]]:
+    """Read the relations in a file of `IS_A_FILE`, `PART_OF_FILE` or `TREE_FILE`, as `read_pairs` does."""
+    return [(pair.first, pair.second) for pair in read_pairs(path, form)]
 
 
 class PartOf(NamedTuple):
@@ -124,15 +118,6 @@ class PartOf(NamedTuple):
     whole: str
 
 
-def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
-    """Read a CSV (or, with the suffix .tsv, tab-separated) file of relations.
-
-    It has two columns, the part and its whole, with or without a header ``part,whole``. Raises DataError as
-    `read_pairs` does.
-    """
-    return [PartOf(pair.first, pair.second) for pair in read_pairs(path, PART_OF_FILE)]
-
-
 def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> NDArray[np.int64]:
     """Return the columns of the tags in relations (part, whole).
 
@@ -140,27 +125,22 @@ def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> 
     Returns columns of (part, whole), int64 of shape (n_pairs, 2), sorted and unique. Relations with a word that is not
     a tag are left out. Raises DataError if no relation is between two tags, unless `relations` is empty.
     """
-    pairs: set[tuple[int, int]] = set()
-    examples: list[str] = []
-    for part, whole in relations:
-        columns = _column(part, vocabulary), _column(whole, vocabulary)
-        if columns[0] is not None and columns[1] is not None and columns[0] != columns[1]:
-            pairs.add((columns[0], columns[1]))
-        else:
-            examples = [*examples, f"{part} of {whole}"][:3]
+    relations = list(relations)
 
-    if examples and not pairs:
+    def column(word: str) -> int:
+        exact = vocabulary.get(word)
+        spaced = vocabulary.get(word.replace("_", " ")) if exact is None else exact
+        return -1 if spaced is None else spaced
+
+    columns = {(column(part), column(whole)) for part, whole in relations}
+    pairs = sorted((part, whole) for part, whole in columns if part != whole and min(part, whole) >= 0)
+    if relations and not pairs:
+        examples = ", ".join(f"{part} of {whole}" for part, whole in relations[:3])
         raise DataError(
-            f"None of the part-of relations ({', '.join(examples)}) is between two tags of the vocabulary "
+            f"None of the part-of relations ({examples}) is between two tags of the vocabulary "
             f"({', '.join(vocabulary.tags[:3])}). Check that its lines are part,whole."
         )
-    return np.array(sorted(pairs), np.int64).reshape(-1, 2)
-
-
-def _column(word: str, vocabulary: Vocabulary) -> int | None:
-    """Return the column of a word, as written or with spaces instead of ``_``."""
-    column = vocabulary.get(word)
-    return vocabulary.get(word.replace("_", " ")) if column is None and "_" in word else column
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> sp.csr_array:
@@ -171,19 +151,18 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     n_tags), 1 for siblings and on the diagonal. Raises DataError if no child is in the vocabulary; TooLargeError if the
     pairs of siblings could take more than 2 GiB.
     """
+    relations = list(relations)
     parents: dict[str, int] = {}
-    pairs: set[tuple[int, int]] = set()
-    examples: list[str] = []
-    for child, parent in relations:
-        if (column := vocabulary.get(child)) is None:
-            examples = [*examples, child][:3]
-        else:
-            pairs.add((column, parents.setdefault(tag_key(parent), len(parents))))
-
+    pairs = {
+        (column, parents.setdefault(tag_key(parent), len(parents)))
+        for child, parent in relations
+        if (column := vocabulary.get(child)) is not None
+    }
     if not pairs:
+        examples = ", ".join(child for child, _ in relations[:3]) or "there are none"
         raise DataError(
-            f"None of the children in the is-a relations ({', '.join(examples) or 'there are none'}) is a tag of the "
-            f"vocabulary ({', '.join(vocabulary.tags[:3])}). Check that its lines are child,parent."
+            f"None of the children in the is-a relations ({examples}) is a tag of the vocabulary "
+            f"({', '.join(vocabulary.tags[:3])}). Check that its lines are child,parent."
         )
 
     rows, columns = np.array(sorted(pairs), np.int64).T
@@ -201,19 +180,16 @@ def _delimiter(path: Path) -> str:
 
 def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
     names = [cell.casefold() for cell in cells]
-    for columns in (form.columns, form.other_columns):
-        if columns is not None and all(column.casefold() in names for column in columns):
-            first, second = (names.index(column.casefold()) for column in columns)
-            return first, second
+    for first, second in filter(None, (form.columns, form.other_columns)):
+        if first.casefold() in names and second.casefold() in names:
+            return names.index(first.casefold()), names.index(second.casefold())
     return None
 
 
 def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, source: str, form: PairFormat) -> WordPair:
     if len(cells) < n_columns or any(cells[n_columns:]):
-        raise DataError(
-            f"{source}: {len(cells)} columns; expected {n_columns}, {' and '.join(form.columns)}. "
-            "Put quotes around words with commas."
-        )
+        expected = f"expected {n_columns}, {' and '.join(form.columns)}"
+        raise DataError(f"{source}: {len(cells)} columns; {expected}. Put quotes around words with commas.")
     first, second = (cells[column] for column in columns)
     if not first or not (second or form.may_be_empty):
         empty_column = form.columns[1 if first else 0]

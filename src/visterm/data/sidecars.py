@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple
 
 from PIL import ImageFile
 from PIL.TiffImagePlugin import IPTC_NAA_CHUNK
@@ -38,8 +38,6 @@ CP1252_HOLES = b"\x81\x8d\x8f\x90\x9d"
 GIF_TRAILER = bytes([0x01, *range(0xFF, 0xFB, -1)])  # Follows the packet, so programs that read blocks find its end
 MAX_BOXES = 10_000  # Maximum number of boxes to read in a JPEG 2000 file, which has about a dozen
 JP2_XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
-
-T = TypeVar("T")
 
 _IPTC_KEYWORD_DATASETS = frozenset({(1, 0), (2, 0), IPTC_CHARACTERS, IPTC_KEYWORDS})  # Versions, encoding, keywords
 SUFFIX = ".xmp"
@@ -206,13 +204,8 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     Returns the union of XMP, IPTC (IIM) and XPKeywords; empty if the file is not an image. Raises DataError if the
     file's XMP is invalid.
     """
-    try:
-        with opened_image(path) as image:
-            packet = _if_readable(xmp_packet, image)
-            iptc_keywords = _iptc_keywords(_if_readable(_datasets, image) or {})
-            windows_tags = list(map(clean_tag, _if_readable(_windows_keywords, image) or []))
-    except Exception:  # hostile bytes raise any error in Pillow, as in read_image: such a file has no keywords
-        return Keywords([], [])
+    packet, datasets, windows_tags = _readable_parts(path, xmp_packet, _datasets, _windows_keywords)
+    iptc_keywords, windows_tags = _iptc_keywords(datasets or {}), windows_tags or []
     xmp = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
     xmp_keys = set(map(tag_key, xmp.tags))
     removed_keys = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc} - xmp_keys
@@ -240,10 +233,8 @@ def joined_tags(parts: Sequence[Keywords]) -> list[str]:
 
 def read_iptc(path: str | os.PathLike[str]) -> Iptc:
     """Read the IPTC of an image file; empty if the file is not an image, or its IPTC is broken."""
-    try:
-        with opened_image(path) as image:
-            has_iptc, datasets = image.format in IPTC_FORMATS, _datasets(image)
-    except Exception:  # hostile bytes raise any error in Pillow
+    image_format, datasets = _readable_parts(path, lambda image: image.format, _datasets)
+    if datasets is None:
         return Iptc([])
     is_utf8 = IPTC_UTF8 in datasets.get(IPTC_CHARACTERS, ())
     is_utf8 = is_utf8 and all(w.decode("utf-8", "ignore").encode() == w for w in datasets.get(IPTC_KEYWORDS, ()))
@@ -251,7 +242,7 @@ def read_iptc(path: str | os.PathLike[str]) -> Iptc:
     return Iptc(
         [*_iptc_keywords(datasets)],
         is_present=bool(datasets),
-        is_writable=has_iptc and (is_utf8 or is_ascii),
+        is_writable=image_format in IPTC_FORMATS and (is_utf8 or is_ascii),
         is_utf8=is_utf8,
         only_keywords=set(datasets) <= _IPTC_KEYWORD_DATASETS,
     )
@@ -259,11 +250,7 @@ def read_iptc(path: str | os.PathLike[str]) -> Iptc:
 
 def windows_keywords(path: str | os.PathLike[str]) -> list[str]:
     """Read the XPKeywords of an image file, which visterm never changes; empty if the file is not an image."""
-    try:
-        with opened_image(path) as image:
-            return list(map(clean_tag, _windows_keywords(image)))
-    except Exception:  # hostile bytes raise any error in Pillow
-        return []
+    return _readable_parts(path, _windows_keywords)[0] or []
 
 
 def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:
@@ -288,12 +275,14 @@ def union(tags: Iterable[str]) -> list[str]:
     return list(spellings.values())
 
 
-def _if_readable(read: Callable[[ImageFile.ImageFile], T], image: ImageFile.ImageFile) -> T | None:
-    """Read one field of an image, or return None if it is broken, so the other fields can still be read."""
-    try:
-        return read(image)
-    except Exception:  # hostile bytes raise any error in Pillow
-        return None
+def _readable_parts(path: str | os.PathLike[str], *readers: Callable[[ImageFile.ImageFile], Any]) -> list[Any]:
+    """Return parts of an image file's metadata; None for a broken part, and for all if the file is not an image."""
+    parts: list[Any] = [None] * len(readers)
+    with suppress(Exception), opened_image(path) as image:  # hostile bytes raise any error in Pillow
+        for number, read in enumerate(readers):
+            with suppress(Exception):
+                parts[number] = read(image)
+    return parts
 
 
 def _datasets(image: ImageFile.ImageFile) -> dict[tuple[int, int], list[bytes]]:
@@ -347,7 +336,7 @@ def _decomposed(tag: str) -> str:
 def _windows_keywords(image: ImageFile.ImageFile) -> list[str]:
     value: Any = image.getexif().get(XP_KEYWORDS)
     text = value if isinstance(value, str) else bytes(value or b"").decode("utf-16-le", "ignore")
-    return text.rstrip("\0").split(";")
+    return list(map(clean_tag, text.rstrip("\0").split(";")))
 
 
 def _gif_packet(file: IO[bytes]) -> bytes | None:

@@ -75,7 +75,8 @@ def kind_of_slip(word: str, other: str) -> str | None:
         return TWO_SLIPS if n == 2 else None
     if len(word) == len(other):
         return DOUBLED if sorted(word) == sorted(other) else EXCHANGED
-    return DOUBLED if _without_doubles(word) == _without_doubles(other) else LEFT_OUT
+    without_doubles = ([letter for letter, _ in groupby(text)] for text in (word, other))
+    return DOUBLED if next(without_doubles) == next(without_doubles) else LEFT_OUT
 
 
 def slips(word: str, other: str) -> int:
@@ -96,10 +97,6 @@ def slips(word: str, other: str) -> int:
     return previous[-1]
 
 
-def _without_doubles(word: str) -> str:
-    return "".join(letter for letter, _ in groupby(word))
-
-
 def _with_deletions(word: str) -> set[str]:
     """Return all forms of a word with up to two letters deleted."""
     return {
@@ -111,12 +108,7 @@ def _with_deletions(word: str) -> set[str]:
 
 def _pairs_sharing_keys(keys: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int]]:
     """Yield the unique pairs of numbers that share a key, the smaller first."""
-    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    numbers: defaultdict[str, set[int]] = defaultdict(set)
     for key, number in keys:
-        numbers[key].append(number)
-    previous_pairs: set[tuple[int, int]] = set()
-    for group in numbers.values():
-        for pair in combinations(sorted(set(group)), 2):
-            if pair not in previous_pairs:
-                previous_pairs.add(pair)
-                yield pair
+        numbers[key].add(number)
+    yield from {pair: None for group in numbers.values() for pair in combinations(sorted(group), 2)}

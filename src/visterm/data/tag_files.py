@@ -10,7 +10,7 @@ from typing import Unpack
 from visterm.core.errors import DataError, NoTagsError, UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import tag_fault, tag_key
-from visterm.core.wording import REPLACEMENT, count_of, printable
+from visterm.core.wording import count_of
 from visterm.data.image_folders import find_images, plain_name, unread_keywords_remark
 from visterm.data.program_stores import is_store, read_store, store_in, store_name
 from visterm.data.sidecars import Sidecars
@@ -106,8 +106,6 @@ def _found_tags(
         return tags
     also_searched = "" if columns else OTHER_FORMS_TEXT
     problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA_FILES)}){also_searched}."
-    if others := sorted(path.name for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv", ".jsonl")):
-        problem += f" {others[0]}, which lies there, was not read."
     raise NoTagsError(problem, setting="tags", value="auto", advice=_OTHER_FILE_ADVICE)
 
 
@@ -115,26 +113,19 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
     Nested folders are several tags; images directly in `folder` have no record. If all images are in folders named
-    train, valid(ation), val or test, these names are splits, not tags. Remarks count the folders, and the folders whose
-    names are not UTF-8.
+    train, valid(ation), val or test, these names are splits, not tags. A remark counts the folders.
     """
     paths = [image.relative_to(folder) for image in images]
     has_splits = bool(paths) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD_SPLITS for p in paths)
-    records, folders = [], set[str]()
+    records, folders = [], set[Path]()
     for path in paths:
         name, parts = path.as_posix(), path.parts[:-1]
         split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
         if tags:
             records.append(record(name, tags, split, source=f"the folder of {name}"))
-            folders.add(path.parent.as_posix())
+            folders.add(path.parent)
 
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
-    garbled = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # undecodable bytes
-    if garbled:
-        remarks.append(
-            f"The names of {count_of(len(garbled), 'folder')} (such as '{printable(garbled[0])}') are not UTF-8; "
-            f"their tags have {REPLACEMENT} in place of what cannot be read."
-        )
     return TagsFound(records, remarks, "in no tag's folder, so without a tag")
 
 
@@ -199,9 +190,9 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
     """
     tables = [path for name in METADATA_FILES if (path := folder / name).is_file()][:1]
     if not tables:
-        paths = (path for name in METADATA_FILES for path in sorted(folder.rglob(name)))
+        paths = (path for name in METADATA_FILES[::-1] for path in folder.rglob(name))
         visible_paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
-        table_in_folder = {path.parent: path for path in reversed(visible_paths)}
+        table_in_folder = {path.parent: path for path in visible_paths}  # a later one replaces an earlier one
         tables = [table_in_folder[parent] for parent in sorted(table_in_folder)]
     if not tables:
         return None
@@ -215,12 +206,9 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
             split = row.split or (folder_split if folder_split in STANDARD_SPLITS else None)
             rows.append(row._replace(image=(parent / name).as_posix(), split=split))
 
-    names = {path.name for path in tables}
+    names = " and ".join(sorted({path.name for path in tables}))
     location = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
-    other_tables = {path.with_name(name) for path in tables for name in METADATA_FILES if name != path.name}
-    unread_names = sorted({path.name for path in other_tables if path.is_file()})
-    notes = "".join(f" ({name} lies there too and is not read)" for name in unread_names)
-    return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{location}{notes}."])
+    return TagsFound(merged_by_image(rows), [f"Tags: {names}{location}."])
 
 
 def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:

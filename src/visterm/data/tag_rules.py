@@ -6,14 +6,14 @@ import json
 import os
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from visterm.core.errors import DataError, TagFileError
+from visterm.core.registry import unknown
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import count_of, join_ends
 from visterm.core.writing import write_whole
@@ -94,9 +94,7 @@ class TagRules:
     def _from_values(cls, values: dict[str, Any], source: str) -> Self:
         for name, value in values.items():
             if name not in _EXPECTED:
-                similar = get_close_matches(name, _EXPECTED, 1)
-                advice = f"Did you mean {similar[0]!r}?" if similar else f"Expected {', '.join(_EXPECTED)}."
-                raise TagFileError(f"{source}: there is no rule {name!r}.", setting="tag_rules", advice=advice)
+                raise TagFileError(f"{source}: {unknown('rule', name, [*_EXPECTED])}", setting="tag_rules")
             is_valid, expected = _EXPECTED[name]
             if not is_valid(value):
                 problem = f"{source}: {name} is {value!r:.60}."
@@ -223,16 +221,16 @@ def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned
     remaining = corpus
     remarks: list[str] = []
     facts: dict[str, int] = {}
-    if rules.stop_tags:
-        remaining, remark, facts["stop tags"] = _drop_stop_tags(remaining, rules.stop_tags, tag_of_alias)
-        remarks.append(remark)
+    steps: tuple[tuple[str, Any, Callable[[Corpus, Any, Mapping[str, str]], tuple[Corpus, str, int]]], ...] = (
+        ("stop tags", rules.stop_tags or None, _drop_stop_tags),
+        ("images left out per user", rules.per_user, _drop_repeats),
+        ("too frequent tags", rules.max_share, _drop_frequent),
+    )
 
-    if rules.per_user is not None:
-        remaining, remark, facts["images left out per user"] = _drop_repeats(remaining, rules.per_user, tag_of_alias)
-        remarks.append(remark)
-    if rules.max_share is not None:
-        remaining, remark, facts["too frequent tags"] = _drop_frequent(remaining, rules.max_share, tag_of_alias)
-        remarks.append(remark)
+    for name, value, drop in steps:
+        if value is not None:
+            remaining, remark, facts[name] = drop(remaining, value, tag_of_alias)
+            remarks.append(remark)
     if remarks and not any(remaining.tags[i] for i in _training_indices(remaining)) and any(corpus.tags):
         raise DataError(f"No tag is left to learn. {' '.join(remarks)}")
     return Pruned(remaining, remarks, facts)
@@ -240,23 +238,18 @@ def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned
 
 def _drop_stop_tags(corpus: Corpus, stop_tags: Collection[str], tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
     """Leave out stop tags; return the corpus, a remark, and the number of tags."""
-    by_key = {tag_key(tag): tag for tag in stop_tags}
+    stop_keys = set(map(tag_key, stop_tags))
     training_images = _training_indices(corpus)
     learned_keys = {tag_key(tag) for i in training_images for tag in corpus.tags[i]}
-    matching_keys = {key for key in learned_keys if key in by_key or tag_of.get(key) in by_key}
+    matching_keys = {key for key in learned_keys if key in stop_keys or tag_of.get(key) in stop_keys}
     # A rule also has an effect if only an alias of its tag is on an image
-    used_keys = {key if key in by_key else tag_of[key] for key in matching_keys}
-    dropped_keys = matching_keys | by_key.keys() | {alias for alias, tag in tag_of.items() if tag in by_key}
+    used_keys = {key if key in stop_keys else tag_of[key] for key in matching_keys}
+    dropped_keys = matching_keys | stop_keys | {alias for alias, tag in tag_of.items() if tag in stop_keys}
     remaining = _drop_tags(corpus, dropped_keys)
     n_images = sum(len(remaining.tags[i]) < len(corpus.tags[i]) for i in training_images)
-    remark = (
-        f"Stop tags: {count_of(len(used_keys), 'tag')} of {count_of(n_images, 'image')} "
-        f"{'is' if len(used_keys) == 1 else 'are'} not learned"
-    )
-    unused_tags = [tag for key, tag in by_key.items() if key not in used_keys]
-    if unused_tags:
-        remark += f"; {count_of(len(unused_tags), 'line')} (such as '{unused_tags[0]}') match no tag of the images"
-    return remaining, f"{remark}.", len(used_keys)
+    counts = f"{count_of(len(used_keys), 'tag')} of {count_of(n_images, 'image')}"
+    remark = f"Stop tags: {counts} {'is' if len(used_keys) == 1 else 'are'} not learned."
+    return remaining, remark, len(used_keys)
 
 
 def _drop_repeats(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
@@ -273,7 +266,6 @@ def _drop_repeats(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> t
         raise DataError(problem, setting="tag_rules", value=per_user, expected=expected)
     dropped_images: set[int] = set()
     large_groups = {group: images for group, images in same_tags.items() if len(images) > per_user}
-
     for images in large_groups.values():
         sorted_images = sorted(images, key=lambda i: corpus.names[i])
         # Evenly from the first image to the last; for `per_user` 1, the first
@@ -283,12 +275,7 @@ def _drop_repeats(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> t
     remark = f"Per user: {len(dropped_images):,} of {count_of(len(training_images), 'image')} left out"
     if large_groups:
         (user, _), largest_group = max(large_groups.items(), key=lambda item: (len(item[1]), item[0][0]))
-        n_users = len({user for user, _ in large_groups})
-        example = "; ".join(corpus.tags[largest_group[0]]) or "no tag"
-        remark += (
-            f", as {count_of(n_users, 'user')} gave more than {count_of(per_user, 'image')} the same tags (such as "
-            f"'{user}', {count_of(len(largest_group), 'image')}: {example})"
-        )
+        remark += f", such as of '{user}', who gave {count_of(len(largest_group), 'image')} the same tags"
     if n_unknown:
         remark += f"; {count_of(n_unknown, 'image')} of unknown users all kept"
     remaining = [i for i in range(len(corpus)) if i not in dropped_images]
@@ -320,8 +307,7 @@ def _training_indices(corpus: Corpus) -> list[int]:
 
 def _keys(tags: Collection[str], tag_of: Mapping[str, str]) -> set[str]:
     """Return the keys of tags, with aliases replaced by their tags."""
-    keys = map(tag_key, tags)
-    return {tag_of.get(key, key) for key in keys}
+    return {tag_of.get(key, key) for key in map(tag_key, tags)}
 
 
 def _drop_tags(corpus: Corpus, keys: Collection[str]) -> Corpus:

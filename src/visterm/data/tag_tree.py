@@ -5,10 +5,8 @@ A tag may have several parents, as long as there is no cycle. A photo with a tag
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
@@ -20,12 +18,10 @@ from visterm.core.checks import as_csr
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of, join_ends
-from visterm.data.relations import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
 TREE = "tree.csv"  # File name in a run's folder
 PATHS = "paths"  # Instead of a table: the tags are paths
-TREE_FILE = PairFormat("tree", ("child", "parent"), "husky,dog", "under")
 MAX_LEVELS = 100  # People's trees have about ten levels; each tag's stored path grows with the depth
 SLASH, WRITTEN_SLASH = "/", "|"  # Separates the parts of a path, and replaces a slash within a name: ``music/AC|DC``
 
@@ -65,8 +61,10 @@ class TagTree:
         self._names: dict[str, str] = {}
         self._paths_of: dict[str, list[str]] = {}
         self._parents: defaultdict[str, list[str]] = defaultdict(list)
+        self._children: defaultdict[str, list[str]] = defaultdict(list)
         for child, parent in self.pairs:
             self._parents[self._key(child)].append(self._key(parent))
+            self._children[self._key(parent)].append(self._key(child))
         self._levels = self._find_levels()
 
     def __bool__(self) -> bool:
@@ -92,20 +90,10 @@ class TagTree:
                 "Remove one of these lines of the tree."
             ) from None
 
-        path = [max(levels, key=levels.__getitem__)] if levels else []
-        if path and levels[path[0]] > MAX_LEVELS:
-            while parents := self._parents.get(path[-1]):
-                path.append(max(parents, key=levels.__getitem__))
-            raise _too_many_levels([self._names[key] for key in path])
+        deepest = max(levels, key=levels.__getitem__, default="")
+        if levels and levels[deepest] > MAX_LEVELS:
+            raise _too_many_levels(self._names[deepest], levels[deepest])
         return levels
-
-    @cached_property
-    def _children(self) -> dict[str, list[str]]:
-        children: defaultdict[str, list[str]] = defaultdict(list)
-        for child, parents in self._parents.items():
-            for parent in parents:
-                children[parent].append(child)
-        return dict(children)
 
     def parents(self, tag: str) -> list[str]:
         """Return the parents of a tag, in the order of the pairs."""
@@ -318,7 +306,7 @@ def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tupl
     keys_of: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path in paths:
         if len(path) > MAX_LEVELS:
-            raise _too_many_levels(path[::-1])
+            raise _too_many_levels(path[-1], len(path))
         keys: tuple[str, ...] = ()
         for n in range(1, len(path) + 1):
             keys = keys_of[path[:n]] = keys_of.get(path[:n]) or (*keys, tag_key(path[n - 1]))
@@ -361,29 +349,18 @@ def own_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _too_many_levels(names: Sequence[str]) -> DataError:
-    return DataError(
-        f"Tags lie under each other in {len(names):,} levels: {join_ends(names, ' < ')}; expected at most "
-        f"{MAX_LEVELS}. Leave some of them out of the tree."
-    )
-
-
-def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Read a CSV (or, with the suffix .tsv, tab-separated) file of child,parent. Raises DataError as `read_pairs`."""
-    return [(pair.first, pair.second) for pair in read_pairs(path, TREE_FILE)]
+def _too_many_levels(tag: str, n_levels: int) -> DataError:
+    advice = "Leave some of them out of the tree."
+    return DataError(f"The tag '{tag}' is on level {n_levels:,} of the tree; expected at most {MAX_LEVELS}. {advice}")
 
 
 def tree_summary(tree: TagTree) -> str:
-    """Describe a tree in one line, with an example of a tag with several parents."""
+    """Describe a tree in one line."""
     children = dict.fromkeys(child for child, _ in tree.pairs)
     ambiguous = [child for child in children if len(tree.parents(child)) > 1]
     n_parents = len({tag_key(parent) for _, parent in tree.pairs})
-    summary = f"Tree: {count_of(len(children), 'tag')} under {n_parents:,} others"
-    if ambiguous:
-        parents = " and ".join(f"'{parent}'" for parent in tree.parents(ambiguous[0]))
-        example = f"such as '{ambiguous[0]}' under {parents}"
-        summary += f"; {len(ambiguous):,} of them under more than one ({example}), whose photos have all of these"
-    return f"{summary}."
+    note = f"; {len(ambiguous):,} of them under more than one, such as '{ambiguous[0]}'" if ambiguous else ""
+    return f"Tree: {count_of(len(children), 'tag')} under {n_parents:,} others{note}."
 
 
 def parts_of(path: str) -> tuple[str, ...]:

@@ -84,10 +84,9 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     prefix = "com.apple.quicktime."
     camera = camera_name(tags.get(f"{prefix}make"), tags.get(f"{prefix}model"))
     location = _LOCATION.match(str(tags.get(f"{prefix}location.ISO6709") or tags.get("location") or ""))
-    north, east = map(float, location.groups()) if location else (0.0, 0.0)
-    is_on_earth = location is not None and abs(north) <= 90 and abs(east) <= 180
-    exif = Exif(date[0] if date else None, camera, *((north, east) if is_on_earth else ()))
-    return VideoFacts(width, height, seconds, exif)
+    north, east = map(float, location.groups()) if location else (math.inf, math.inf)
+    position = (north, east) if abs(north) <= 90 and abs(east) <= 180 else ()
+    return VideoFacts(width, height, seconds, Exif(date[0] if date else None, camera, *position))
 
 
 class VideoFrames:
@@ -103,7 +102,18 @@ class VideoFrames:
         """
         folder = self._folder_of(path, sha256)
         if not folder.is_dir():
-            self._extract(path, folder)
+            file = _absolute_path(path)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as temporary:
+                frames = Path(temporary) / folder.name
+                frames.mkdir()
+                for at in _scene_times(file, video_facts(file).seconds):
+                    if content := _extract_frame(file, at):
+                        (frames / _frame_name(at)).write_bytes(content)
+                if not any(frames.iterdir()):
+                    raise ImageError(file, "damaged: ffmpeg finds no picture in it")
+                if not folder.is_dir():  # another process may have extracted a copy of the video first
+                    frames.replace(folder)
         return sorted(int(file.stem) / 1000 for file in folder.glob("*.jpg"))
 
     def file(self, path: str | os.PathLike[str], sha256: str, at: float) -> Path:
@@ -127,21 +137,6 @@ class VideoFrames:
         if not (sha256.isascii() and sha256.isalnum()):  # a catalogue from another person may contain any text
             raise ImageError(os.fspath(path), f"the catalogue says that its hash is {sha256[:80]!r}")
         return self.folder / sha256
-
-    def _extract(self, path: str | os.PathLike[str], folder: Path) -> None:
-        """Extract the frames of a video into a new folder, which gets its name when it is complete."""
-        file = _absolute_path(path)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as temporary:
-            frames = Path(temporary) / folder.name
-            frames.mkdir()
-            for at in _scene_times(file, video_facts(file).seconds):
-                if content := _extract_frame(file, at):
-                    (frames / _frame_name(at)).write_bytes(content)
-            if not any(frames.iterdir()):
-                raise ImageError(file, "damaged: ffmpeg finds no picture in it")
-            if not folder.is_dir():  # another process may have extracted a copy of the video first
-                frames.replace(folder)
 
 
 def _frame_name(at: float) -> str:

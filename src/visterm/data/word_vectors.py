@@ -23,7 +23,6 @@ from visterm.core.errors import DataError, ShapeError
 from visterm.core.files import why_no_file
 from visterm.core.persist import save_arrays
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.text_files import read_text
 
 MAX_COUNT_DIGITS = 12  # Longer counts are read as 10**12, because Python does not convert very long numbers
 MAX_LINE_BYTES = 2**20  # Maximum length of a line: a file with longer lines is not text of vectors
@@ -38,8 +37,13 @@ WordFilter: TypeAlias = Callable[[str], bool] | None  # Whether to read the vect
 # Words, in the order of their file, and float32 vectors of shape (n_words, width)
 WordRows: TypeAlias = tuple[list[str], NDArray[np.float32]]
 TENSORS_SUFFIX = ".safetensors"
-FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
-ARCHIVES = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
+
+# First bytes of files that are not read -> description and advice
+OTHER_FILES = {
+    b"PK\x03\x04": "a zip file. Unpack it, and pass the file that was in it",
+    b"\x1f\x8b": "gzipped, and not named .gz. Rename it, or unpack it",
+    b"\xba\x16\x4f\x2f": "a model of fastText; expected its vectors as text (.vec)",
+}
 MIN_SHARE_WITH_VECTOR = 0.5  # Minimum share of a tag's words: else "the xyzzy" would be "the"
 _PARTS = re.compile(r"[\s\-_/]+")
 
@@ -90,7 +94,7 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
     """Read the word vectors of all words, or only of `words`, in the order of the file.
 
     The file is GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), detected by the
-    content; or a ``.safetensors`` file with a matrix, whose words are in it or in a text file next to it. `words` are
+    content; or a ``.safetensors`` file with a matrix and its words (see `write_word_vectors`). `words` are
     the words or tags whose vectors are read; for a tag of several words, the vector of each word is read too. Memory
     does not grow with the file, as other rows are skipped. None: read all words; float32 safetensors are memory-mapped.
     Raises DataError, with the line, if the file does not exist, has another format, or a vector is invalid.
@@ -156,9 +160,8 @@ def parts_of(tag: str) -> list[str]:
 def _reader_of(path: Path) -> Callable[[Path, WordFilter], WordRows]:
     """Return the reader of a file, by its suffix or content. Raises DataError if the format is unknown."""
     if not path.is_file():
-        raise DataError(
-            f"The file of word vectors {path} {why_no_file(path)}; expected GloVe, word2vec, fastText or safetensors."
-        )
+        expected = "GloVe, word2vec, fastText or safetensors"
+        raise DataError(f"The file of word vectors {path} {why_no_file(path)}; expected {expected}.")
     if path.suffix in (TENSORS_SUFFIX, ".gz"):
         return read_tensor_vectors if path.suffix == TENSORS_SUFFIX else read_text_vectors
     with path.open("rb") as file:
@@ -168,11 +171,8 @@ def _reader_of(path: Path) -> Callable[[Path, WordFilter], WordRows]:
     if not first_line:
         raise DataError(f"The file of word vectors {path} is empty.")
 
-    for signature, description in ARCHIVES.items():
-        if first_line.startswith(signature):
-            raise DataError(f"{path} is {description}. Unpack it, and pass the file that was in it.")
-    if first_line.startswith(FASTTEXT_BINARY):
-        raise DataError(f"{path} is a model of fastText; expected its vectors as text (.vec).")
+    if (description := OTHER_FILES.get(first_line[:4]) or OTHER_FILES.get(first_line[:2])) is not None:
+        raise DataError(f"{path} is {description}.")
     if counts is None:
         return read_text_vectors
     line, end, _ = second_line.partition(b"\n")
@@ -194,14 +194,13 @@ def read_text_vectors(path: Path, is_requested: WordFilter) -> WordRows:
         first_line = next(lines, (1, b""))
         cells = first_line[1].split()
         counts = two_counts(cells)
-        width = len(cells) - 1 if counts is None else counts[1]
+        least, width = counts or (0, len(cells) - 1)
         if width < 1:
             text = _preview(b" ".join(cells))
             raise DataError(f"{path}, line 1: {text}; expected a word and its vector, separated by spaces.")
 
         n_words = 0
-        for number, line in lines if counts is not None else chain([first_line], lines):
-            n_words += 1
+        for n_words, (number, line) in enumerate(chain([] if counts else [first_line], lines), start=1):
             source = f"{path}, line {number}"
             word, numbers = _split_word(line, width, source)
             is_read = is_requested is None or is_requested(word)
@@ -211,8 +210,8 @@ def read_text_vectors(path: Path, is_requested: WordFilter) -> WordRows:
                 words.append(word)
                 rows.append(vector)
 
-    if counts is not None and n_words < counts[0]:
-        raise DataError(f"{path} says that it has {counts[0]:,} words, but ends after {n_words:,}. Copy it again.")
+    if n_words < least:
+        raise DataError(f"{path} says that it has {least:,} words, but ends after {n_words:,}. Copy it again.")
     return words, np.array(rows, np.float32).reshape(len(rows), width)
 
 
@@ -232,10 +231,8 @@ def read_binary_vectors(path: Path, is_requested: WordFilter) -> WordRows:
         for number in range(n_words):
             space = content.find(b" ", position, position + MAX_WORD_BYTES)
             if space < 0 or space + 1 + 4 * width > len(content):
-                raise DataError(
-                    f"{path} says that it has {n_words:,} words of {width} numbers, but number {number + 1:,} is not "
-                    "complete. Copy it again."
-                )
+                problem = f"{path} says that it has {n_words:,} words of {width} numbers"
+                raise DataError(f"{problem}, but number {number + 1:,} is not complete. Copy it again.")
             # word2vec ends each vector with a line feed, gensim does not
             word = content[position:space].lstrip(b"\n").decode("utf-8", "replace")
             position = space + 1 + 4 * width
@@ -249,9 +246,9 @@ def read_binary_vectors(path: Path, is_requested: WordFilter) -> WordRows:
 def read_tensor_vectors(path: Path, is_requested: WordFilter) -> WordRows:
     """Read a safetensors file with one matrix of word vectors; a float32 matrix stays on disk if all words are read.
 
-    The matrix is the only one in the file, or is named "vectors". The words are the tensor "words", or else the lines
-    of ``NAME.txt`` or ``vocab.txt`` next to the file. Raises DataError if the file is not safetensors or has no such
-    matrix, or the matrix does not have one row per word.
+    The matrix is the only one in the file, or is named "vectors". The words are the tensor "words", as bytes of UTF-8,
+    one per line. Raises DataError if the file is not safetensors or has no such tensors, or the matrix does not have
+    one row per word.
     """
     header, first_line = _header(path)
 
@@ -265,25 +262,16 @@ def read_tensor_vectors(path: Path, is_requested: WordFilter) -> WordRows:
         names = ", ".join(sorted(matrices)) or "none"
         raise DataError(f"{path}: expected one matrix (words, numbers), or one named '{VECTORS}'; it has {names}.")
     name = VECTORS if VECTORS in matrices else matrices[0]
-    dtype = header[name]["dtype"]
-    if dtype not in _DTYPES:
-        raise DataError(f"{path}: the matrix '{name}' is of the type {dtype}; expected {', '.join(_DTYPES)}.")
-    if 0 in header[name]["shape"]:
-        missing_part = "columns" if header[name]["shape"][0] else "rows"
-        raise DataError(f"{path}: the matrix '{name}' has no {missing_part}; expected a word and numbers in each row.")
+    dtype, shape = header[name]["dtype"], header[name]["shape"]
+    if dtype not in _DTYPES or 0 in shape:
+        expected = f"expected {', '.join(_DTYPES)}, and a word and numbers in each row"
+        raise DataError(f"{path}: the matrix '{name}' is of the type {dtype} and the shape {shape}; {expected}.")
     matrix = tensor(name, _DTYPES[dtype])
 
-    files = [path.with_suffix(".txt"), path.with_name("vocab.txt")]
-    if WORDS in header:
-        text = tensor(WORDS, "u1").tobytes().decode("utf-8", "replace")
-        words = text.split("\n")
-    elif (file := next(filter(Path.is_file, files), None)) is not None:
-        words = read_text(file, "list of words").removesuffix("\n").split("\n")
-    else:
-        raise DataError(
-            f"{path} has no tensor '{WORDS}', and neither {files[0].name} nor {files[1].name} is next to it. "
-            "Write the words into one of them, one per line, in the order of the rows."
-        )
+    if WORDS not in header:
+        expected = "the words as bytes of UTF-8, one per line, in the order of the rows"
+        raise DataError(f"{path} has no tensor '{WORDS}'; expected {expected}.")
+    words = tensor(WORDS, "u1").tobytes().decode("utf-8", "replace").split("\n")
     if len(words) != len(matrix):
         raise DataError(f"{path} has {len(matrix):,} vectors, but {len(words):,} words.")
 

@@ -17,7 +17,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.relations import read_is_a, sibling_sets
+from visterm.data.relations import IS_A_FILE, read_related, sibling_sets
 from visterm.data.tag_tree import TreeColumns
 from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k
@@ -126,7 +126,7 @@ def evaluate_taggers(
     check_metrics(metrics, siblings=isa is not None, tree=tree_columns is not None)
     if len(vocabulary) == 0:
         raise DataError("The runs, or the runs and these photos, have no tag in common. Measure each run separately.")
-    siblings = None if isa is None else sibling_sets(read_is_a(isa), vocabulary)
+    siblings = None if isa is None else sibling_sets(read_related(isa, IS_A_FILE), vocabulary)
     nodes_above = None if tree_columns is None else tree_columns.above
     rows, readable_corpus, skipped = encode_for_all(taggers, corpus, progress)
     given_tags = [tag for tags in corpus.tags for tag in tags]

@@ -23,7 +23,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
-from visterm.data.relations import read_is_a, sibling_sets
+from visterm.data.relations import IS_A_FILE, read_related, sibling_sets
 from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name
 from visterm.data.tag_formats.tables import check_in_file, stream_table
 from visterm.evaluation.evaluate import without_undefined
@@ -92,7 +92,7 @@ def evaluate_streamed(
     vocabulary = tagger.vocabulary
     shards = Shards(features)
     check_fingerprint(tagger.encoder, shards.contents)
-    siblings = None if isa is None else sibling_sets(read_is_a(isa), vocabulary)
+    siblings = None if isa is None else sibling_sets(read_related(isa, IS_A_FILE), vocabulary)
     n_passes = 1 + any(requested.metric.kind == "word" for requested in check_metrics(list(metrics)).values())
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:

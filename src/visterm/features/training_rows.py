@@ -27,7 +27,6 @@ from visterm.data.tag_formats.tables import (
     TAGS_COLUMNS,
     TableOptions,
     TagSource,
-    column_note,
     columns_named,
     image_cells,
     table_records,
@@ -98,14 +97,14 @@ def training_rows(
         except NoneReadableError as error:
             positions = {str(image): position for position, image in enumerate(train.images)}
             in_order = sorted(error.skipped, key=lambda item: positions.get(item.image, 0))  # may be in any order
-            raise NoneReadableError(in_order, corpus.column_note) from error
+            raise NoneReadableError(in_order) from error
 
     if text_width is not None:
         _check_width(encoder, train, text_width)
 
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
     if skipped and X.shape[0] == 0:
-        raise NoneReadableError(skipped, corpus.column_note)
+        raise NoneReadableError(skipped)
     X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
     if encoder.by_number:
         Y = check_tags(X.T @ Y, X.shape[1])
@@ -262,8 +261,8 @@ def _is_tag_source(tags: object) -> TypeGuard[TagSource]:
 
 def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
     """Return the corpus of a DataFrame, or of parallel lists of images and tags."""
-    table, from_table = as_table(images), tags is None or (isinstance(tags, str) and tags == "auto")
-    if table is not None and from_table:
+    table = as_table(images)
+    if table is not None and (tags is None or (isinstance(tags, str) and tags == "auto")):
         return Corpus.of_table(table, **columns)
     if isinstance(tags, str | os.PathLike):
         raise UserError(
@@ -271,13 +270,11 @@ def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
             setting="images", value=type(images).__name__, advice="Or pass the tags of each image as lists.",
         )  # fmt: skip
 
-    image_column = columns.get("image_column")
-    names, items = as_images(images, image_column=image_column)
+    names, items = as_images(images, image_column=columns.get("image_column"))
     tags = tag_lists(tags, columns.get("tags_column"), columns.get("separator"))
     if len(items) != len(tags):
         raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list per image.")
-    corpus = Corpus.of(items, names, tags)
-    return corpus if table is None else replace(corpus, column_note=column_note(table, image_column))
+    return Corpus.of(items, names, tags)
 
 
 def with_tags(images: Photos) -> Photos:

@@ -16,9 +16,10 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
 from visterm.data.query_files import QueryRow
+from visterm.data.relations import TREE_FILE, read_related
 from visterm.data.tag_formats.record import TagCounts, likely_paths
 from visterm.data.tag_rules import TagRules, prune
-from visterm.data.tag_tree import PATHS, TagTree, read_tree, tree_of_paths, tree_summary
+from visterm.data.tag_tree import PATHS, TagTree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import encoder_line
@@ -82,7 +83,7 @@ class Cleaning(NamedTuple):
                     setting="tag_rules", value=request.tag_rules, advice="Leave these rules out.",
                 )  # fmt: skip
         if isinstance(tree, str | os.PathLike):
-            tree = None if paths else read_tree(tree)
+            tree = None if paths else read_related(tree, TREE_FILE)
         return cls(rules, rules.aliases, words, tree, paths)
 
     def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
@@ -283,7 +284,7 @@ def clean_images(
         tags_read = TagCounts.in_lists(corpus.tags, paths=request.tree is not None)
         if tags_read.n_tags or not request.words:
             say(tags_read.line())
-        tags_read.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))
+        tags_read.check(request.rules.separator)
         facts |= tags_read.facts()
     line = encoder_line(None if any_encoder else start.encoder) if corpus.encoded is None else None
     if line is not None:

@@ -16,15 +16,7 @@ from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.relations import (
-    IS_A_FILE,
-    PART_OF_FILE,
-    part_pairs,
-    read_is_a,
-    read_part_of,
-    sibling_sets,
-    write_pairs,
-)
+from visterm.data.relations import IS_A_FILE, PART_OF_FILE, part_pairs, read_related, sibling_sets, write_pairs
 from visterm.data.tag_rules import TagRules
 from visterm.data.tag_tree import TREE, TagTree, TreeColumns
 from visterm.features.training_rows import TRAIN_SPLIT
@@ -52,8 +44,8 @@ class WordRelations(NamedTuple):
 
         Raises DataError if a file cannot be read, or has no relation of a tag in `vocabulary`.
         """
-        part_of_pairs: Sequence[tuple[str, str]] = () if part_of is None else read_part_of(part_of)
-        is_a_pairs: Sequence[tuple[str, str]] = () if is_a is None else read_is_a(is_a)
+        part_of_pairs: Sequence[tuple[str, str]] = () if part_of is None else read_related(part_of, PART_OF_FILE)
+        is_a_pairs: Sequence[tuple[str, str]] = () if is_a is None else read_related(is_a, IS_A_FILE)
         try:
             part_pairs(part_of_pairs, vocabulary)
         except DataError as error:
@@ -151,9 +143,9 @@ class WordRelations(NamedTuple):
         """Read what `save` wrote; a missing file means no such relations."""
         part_of, is_a, tree = folder / PART_OF, folder / IS_A, folder / TREE
         return cls(
-            read_part_of(part_of) if part_of.exists() else (),
-            read_is_a(is_a) if is_a.exists() else (),
-            tree=TagTree(read_is_a(tree)).pairs if tree.exists() else (),  # raises DataError for cycles
+            read_related(part_of, PART_OF_FILE) if part_of.exists() else (),
+            read_related(is_a, IS_A_FILE) if is_a.exists() else (),
+            tree=TagTree(read_related(tree, IS_A_FILE)).pairs if tree.exists() else (),  # raises DataError for cycles
         )
 
 

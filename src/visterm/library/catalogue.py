@@ -149,7 +149,7 @@ class Catalogue(CatalogueReader):
         check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
         result = self._index(replace(listed, root=None), CHUNK, None, progress)
-        result.warn_of_skipped(images)
+        result.warn_of_skipped()
         return self
 
     def index(

@@ -19,10 +19,7 @@ from visterm.core.types import CLOSED, NO_TAGS, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
-from visterm.data.frames import as_table
 from visterm.data.image_folders import count_not_read, is_there, is_video
-from visterm.data.tag_formats.tables import column_note
-from visterm.features.training_rows import Photos
 from visterm.features.video_rows import VIDEO_BATCH
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
 from visterm.library.photos import LEADS_OUT, ListedPhotos, remember_tree, with_folder_names
@@ -49,13 +46,12 @@ class Indexed:
     cancelled: bool = False  # Whether the job was cancelled; all counts are committed
     remarks: list[str] = field(default_factory=list)  # Notes for people about unread parts of the folder
 
-    def warn_of_skipped(self, images: Photos) -> None:
-        """Warn if some of `images` were skipped. Raises NoneReadableError if all of them were skipped."""
+    def warn_of_skipped(self) -> None:
+        """Warn if some images were skipped. Raises NoneReadableError if all of them were skipped."""
         if not self.skipped:
             return
         if not (self.new or self.changed or self.moved or self.kept):
-            table = as_table(images)
-            raise NoneReadableError(self.skipped, "" if table is None else column_note(table))
+            raise NoneReadableError(self.skipped)
         n_skipped, first = count_of(len(self.skipped), "photo"), self.skipped[0]
         warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)
 

@@ -166,10 +166,8 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
     Raises UserError if it is empty, a word, not a valid pattern, or a pattern that matches inside words.
     """
     problem = ""
-    if not separator:
-        problem = "The separator is empty."
-    elif separator.isalnum():
-        problem = f"The separator '{separator}' is a word, which tags may contain."
+    if not separator or separator.isalnum():
+        problem = f"The separator '{separator}' is empty, or a word, which tags may contain."
     elif len(set(separator)) > 1 and set(separator) <= set(USUAL_SEPARATORS):
         return re.compile(f"[{separator}]")
     elif "\\" not in separator and not re.search(r"\[.+\]", separator):
@@ -325,7 +323,7 @@ class TagCounts(NamedTuple):
             "lists such as": list(self.lists),
         }
 
-    def check(self, separator: str | None, *, in_file: bool = True) -> None:
+    def check(self, separator: str | None) -> None:
         """Check that most tags do not look like lists, unless a separator was given.
 
         Raises TagFileError if they do.
@@ -333,12 +331,10 @@ class TagCounts(NamedTuple):
         if separator is not None or 2 * self.n_lists <= self.n_tags:
             return
         problem = f"{self.n_lists:,} of {self.n_tags:,} tags look like lists, such as {self._examples()}."
-        if not in_file:
-            parts = [part.strip() for part in re.split(f"[{USUAL_SEPARATORS}]", self.lists[0]) if part.strip()]
-            raise TagFileError(f"{problem} Pass them as lists: {parts}.")
         best = Counter(letter for tag in self.lists for letter in tag if letter in _SEPARATORS).most_common(1)[0][0]
         advice = f"Say what separates them in `tag_rules`: separator = '{best}'; or, to keep them as they are, one "
-        raise TagFileError(problem, setting="separator", advice=f"{advice}that they don't contain.")
+        advice += "that they don't contain. In Python, pass a list for each image."
+        raise TagFileError(problem, setting="separator", advice=advice)
 
     def _examples(self) -> str:
         ellipsis = ", ..." if self.n_lists > len(self.lists) else ""

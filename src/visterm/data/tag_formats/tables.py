@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
@@ -17,11 +18,9 @@ import numpy as np
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text, why_no_file
 from visterm.core.remote import as_path
-from visterm.data.data_sets import data_set_records, is_data_set
+from visterm.data.data_sets import coco_records, data_set_records, is_data_set
 from visterm.data.frames import FrameTable, as_table, unique_names
-from visterm.data.image_folders import is_there
 from visterm.data.images import image_name
-from visterm.data.tag_formats.coco import coco_records
 from visterm.data.tag_formats.record import Splitter, TagRecord, parse_list, record, split_name
 from visterm.data.text_files import GUARD, UTF16, read_text, unguarded
 
@@ -55,15 +54,6 @@ class TableOptions(TypedDict, total=False):
     image_column: str | None
     tags_column: str | None
     separator: str | None  # Separator of tags in a text, see `Splitter` and `separator_pattern`
-
-
-class TableColumns(NamedTuple):
-    """The columns of a table that are read; None for a column that it lacks."""
-
-    image: str
-    tags: str
-    user: str | None
-    split: str | None
 
 
 class TableForm(NamedTuple):
@@ -105,7 +95,7 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     columns = _columns_of(form, names, f"The tag file {path}")
-    return list(_records(path, lambda: rows, columns, options.get("separator")))
+    return list(_records(path, lambda: rows, *columns, options.get("separator")))
 
 
 def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
@@ -122,15 +112,15 @@ def table_records(table: FrameTable, **options: Unpack[TableOptions]) -> tuple[l
     An image that is a text, path or number is its own name; pixels are named "image 0", "image 1" and so on.
     """
     names = [name for name in table.names if isinstance(name, str)]
-    columns = _columns_of(_tag_form(options), names, "The table")
-    column_names = dict.fromkeys([*columns, *columns_named((columns.tags,), tuple(names))])
-    cells = {name: table.cells(name) for name in column_names if name is not None}
-    images = cells[columns.image]
-    cells[columns.image] = [image_name(image, index) for index, image in enumerate(images)]
+    image_column, tags_column = _columns_of(_tag_form(options), names, "The table")
+    others = (columns_named(column, tuple(names)) for column in ((tags_column,), USER_COLUMNS, SPLIT_COLUMN))
+    cells = {name: table.cells(name) for name in dict.fromkeys([image_column, *chain.from_iterable(others)])}
+    images = cells[image_column]
+    cells[image_column] = [image_name(image, index) for index, image in enumerate(images)]
     rows = [Row(n, dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
     if not rows:
         raise TagFileError("The table has no rows.")
-    return images, list(_records("the table", lambda: rows, columns, options.get("separator")))
+    return images, list(_records("the table", lambda: rows, image_column, tags_column, options.get("separator")))
 
 
 def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]:
@@ -142,28 +132,8 @@ def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]
     return table.cells(table.names[0]) if table.names else []
 
 
-def column_note(table: FrameTable, image_column: str | None = None) -> str:
-    """Describe the column that names the photos, and any other column that names existing files.
-
-    The note is empty if the first photo exists, or is not given as a path.
-    """
-    names = [name for name in table.names if isinstance(name, str)]
-    first_cells = ((name, next((cell for cell in table.cells(name) if cell is not None), None)) for name in names)
-    paths = {name: cell for name, cell in first_cells if isinstance(cell, str | os.PathLike)}
-    column_names = IMAGE_COLUMNS if image_column is None else [image_column]
-    column = names[0] if len(table.names) == 1 else find_column(column_names, names)
-    if column not in paths or is_there(paths[column]):
-        return ""
-    existing = [name for name, path in paths.items() if is_there(path)]
-    note = f"The names are in the column '{column}', and start from {os.getcwd()}."
-    if existing:
-        note += f" Files of the column '{existing[0]}' exist: pass that column, or name it as the image_column of the "
-        note += "tag rules."
-    return note
-
-
 def stream_table(path: Path, **options: Unpack[TableOptions]) -> Iterator[TagRecord]:
-    """Read a table row by row, in memory that does not grow with the table; users are ignored.
+    """Read a table row by row, in memory that does not grow with the table.
 
     Parameters, records and errors are those of `read_table`, except that in JSON lines the first object must have the
     columns of images and tags. Without a separator, the file is read once beforehand, or up to three times if some
@@ -173,8 +143,7 @@ def stream_table(path: Path, **options: Unpack[TableOptions]) -> Iterator[TagRec
     if (first_row := next(_streamed_rows(path, form), None)) is None:
         raise TagFileError(f"The tag file {path} has no rows.")
     columns = _columns_of(form, list(first_row.cells), f"The tag file {path}")
-    columns = columns._replace(user=None)
-    yield from _records(path, lambda: _streamed_rows(path, form), columns, options.get("separator"), is_streamed=True)
+    yield from _records(path, lambda: _streamed_rows(path, form), *columns, options.get("separator"))
 
 
 def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
@@ -233,33 +202,23 @@ def _tag_form(options: TableOptions) -> TableForm:
     return TableForm(columns, '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
 
 
-def _columns_of(form: TableForm, names: Sequence[str], table: str) -> TableColumns:
+def _columns_of(form: TableForm, names: Sequence[str], table: str) -> tuple[str, str]:
+    """Return the columns of images and tags."""
     image = required_column(form.columns[0], names, table, " of file names", _NAME_IMAGES)
     columns = columns_named(tuple(form.columns[1]), tuple(names))  # columns of one name are joined
     tags = columns[0] if columns else required_column(form.columns[1], names, table, " of tags", _NAME_TAGS)
-    return TableColumns(image, tags, find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
+    return image, tags
 
 
 def _records(
-    path: Path | str,
-    read: Callable[[], Iterable[Row]],
-    columns: TableColumns,
-    separator: str | None,
-    *,
-    is_streamed: bool = False,
+    path: Path | str, read: Callable[[], Iterable[Row]], images: str, tags: str, separator: str | None
 ) -> Iterator[TagRecord]:
-    """Yield a record for each row; `read` is called once per pass, since the splitter sees all rows first.
-
-    In a streamed table, the split column is looked up in every row.
-    """
+    """Yield a record for each row; `read` is called once per pass, since the splitter sees all rows first."""
     splitter = Splitter(
-        lambda: (text for row in read() if (text := _tags_cell(path, row, columns.tags)[0]) is not None), separator
+        lambda: (text for row in read() if (text := _tags_cell(path, row, tags)[0]) is not None), separator
     )
     for row in read():
-        if is_streamed:
-            split = find_column(SPLIT_COLUMN, row.cells, f"The tag file {path}")
-            columns = columns._replace(split=split)
-        yield _record(path, row, splitter, columns)
+        yield _record(path, row, splitter, images, tags)
 
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
@@ -343,22 +302,23 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
     return max(counts, key=counts.__getitem__)
 
 
-def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumns) -> TagRecord:
+def _record(path: Path | str, row: Row, splitter: Splitter, image_column: str, tags_column: str) -> TagRecord:
     """Convert a row to a record, which has the image's name as it is in the cell (see `match_names`)."""
     source = f"{path}, line {row.line}"
-    for column in filter(None, (columns.image, columns.split)):
+    split_column, user_column = (find_column(names, row.cells, source) for names in (SPLIT_COLUMN, USER_COLUMNS))
+    for column in filter(None, (image_column, split_column)):
         value = row.cells.get(column)
         if value is not None and not isinstance(value, str):
             raise TagFileError(f"{source}: '{column}' is {value!r:.60}; expected text.")
 
-    name = (row.cells.get(columns.image) or "").removeprefix("./")
+    name = (row.cells.get(image_column) or "").removeprefix("./")
     if name.strip() in ("", "./", ".\\"):
-        raise TagFileError(f"{source}: the cell '{columns.image}' is empty; expected the name of an image file.")
+        raise TagFileError(f"{source}: the cell '{image_column}' is empty; expected the name of an image file.")
 
-    text_of_tags, listed_tags = _tags_cell(path, row, columns.tags)
+    text_of_tags, listed_tags = _tags_cell(path, row, tags_column)
     tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *listed_tags]
-    split = split_name(row.cells.get(columns.split)) if columns.split else None
-    owner = row.cells.get(columns.user) if columns.user else None  # a text, or any other JSON value
+    split = split_name(row.cells[split_column]) if split_column else None
+    owner = row.cells[user_column] if user_column else None  # a text, or any other JSON value
     user = owner if isinstance(owner, str) else "" if owner is None else json.dumps(owner, sort_keys=True)
     return record(name, tags, split, user.strip() or None, source=source)
 

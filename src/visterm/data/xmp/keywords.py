@@ -121,8 +121,8 @@ def keywords_of(document: Document) -> Keywords:
     a parent from it. Tags that programs wrote for their own use, and the names in their paths, are left out.
     """
     texts_of_field = texts_of(document)
-    note_lists = (element for node in descriptions(document) for element in node.children if element.name == WRITTEN)
-    notes = [mark for element in note_lists for item in items(element) if (mark := mark_of(item)) is not None]
+    note_items = (item for element in properties(document, WRITTEN) for item in items(element))
+    notes = [mark for item in note_items if (mark := mark_of(item)) is not None]
     subjects = {folded(text): text for text in texts_of_field[SUBJECT]}
     spellings: dict[str, str] = {}  # key -> first spelling, from fields into which visterm did not copy the tag
     fields_of_tag: dict[str, set[str]] = {}
@@ -244,6 +244,11 @@ def descriptions(document: Document) -> Iterator[Element]:
             yield element
 
 
+def properties(document: Document, name: str) -> list[Element]:
+    """Return the elements of a property."""
+    return [child for node in descriptions(document) for child in node.children if child.name == name]
+
+
 def container(element: Element) -> Element | None:
     """Return the list element of a property, or None."""
     return next((child for child in element.children if child.name in CONTAINERS), None)
@@ -271,9 +276,8 @@ def fields(item: Element) -> dict[str, str]:
 
 def taken_off_in(document: Document) -> list[TakenOff]:
     """Return the notes on entries that were removed, in the order of their removal; invalid notes are left out."""
-    lists = (element for node in descriptions(document) for element in node.children if element.name == TAKEN_OFF)
     notes = []
-    for values in (fields(item) for element in lists for item in items(element)):
+    for values in (fields(item) for element in properties(document, TAKEN_OFF) for item in items(element)):
         tag, field, position, text = (values.get(qname(VISTERM, name), "") for name in TakenOff._fields)
         if tag and field in {IPTC, *FIELDS} and re.fullmatch(r"\d{1,6}", position):
             notes.append(TakenOff(tag, field, int(position), text))

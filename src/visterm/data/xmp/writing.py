@@ -36,6 +36,7 @@ from visterm.data.xmp.keywords import (
     mark_of,
     parts_in,
     path_in,
+    properties,
     tag_of,
     taken_off_in,
     texts_of,
@@ -145,7 +146,7 @@ def take_off(content: bytes, tags: Collection[str], label: str, *, iptc: Collect
     folded_keys, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
     notes, edits = [TakenOff(tag, IPTC, 0, tag) for tag in iptc], []
     for name in FIELDS:
-        entries = [item for element in _properties(document, name) for item in items(element)]
+        entries = [item for element in properties(document, name) for item in items(element)]
         for position, item in reversed([*enumerate(entries)]):
             tag = value(item) if name == SUBJECT else tag_of(value(item), name, subjects)
             if (tag_key(tag) in keys) if name == SUBJECT else folded(tag) in folded_keys:
@@ -249,14 +250,10 @@ def _copies(
     return notes
 
 
-def _properties(document: Document, name: str) -> list[Element]:
-    return [child for node in descriptions(document) for child in node.children if child.name == name]
-
-
 def _put_back_edit(document: Document, note: TakenOff, label: str) -> Edit:
     """Return the edit that adds an entry again which was removed; IPTC has none in XMP."""
-    bags = [bag for element in _properties(document, note.field) if (bag := container(element)) is not None]
-    entries = [item for element in _properties(document, note.field) for item in items(element)]
+    bags = [bag for element in properties(document, note.field) if (bag := container(element)) is not None]
+    entries = [item for element in properties(document, note.field) for item in items(element)]
     if not bags:
         tags = {note.field: [Mark(note.tag, "")]} if note.field in OWN_FIELDS.values() else {}
         return next(iter(_insertions(document, tags, label)), Edit(0, 0, ""))
@@ -271,17 +268,17 @@ def _insertions(document: Document, marks: Mapping[str, Sequence[Mark | TakenOff
     """Return the edits that insert tags, or notes, into the existing lists, or else into a new description."""
     edits, new_properties = [], {}
     for name, new_marks in marks.items():
-        properties = _properties(document, name)
+        elements = properties(document, name)
         is_attribute = any(name in node.attributes for node in descriptions(document))
-        if is_attribute or any(container(node) is None and (node.children or node.text.strip()) for node in properties):
+        if is_attribute or any(container(node) is None and (node.children or node.text.strip()) for node in elements):
             raise DataError(
                 f"In {label}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Save the keywords "
                 "again with the program that wrote them."
             )
-        if not properties:
+        if not elements:
             new_properties[name] = new_marks
             continue
-        element, bag = properties[0], container(properties[0])
+        element, bag = elements[0], container(elements[0])
         entries = [_entry(mark, name, bag or element) for mark in new_marks]
         if bag is None:
             rdf, declaration = _prefix(element, "rdf", RDF)
