@@ -216,7 +216,7 @@ def test_a_folder_of_texts_has_one_for_each_image(images):
     write(texts / "beach/1.txt", "sea\n-snow\n")
     write(texts / "beach/2.jpg.TXT", "sea, sky")
     write(texts / "3.txt", "")
-    write(texts / "deep/down/4.txt", "cave")
+    write(texts / "4.txt", "cave")
     write(texts / "read me.txt", "These are the tags.")
     write(texts / ".hidden/5.txt", "no")
     found = find_tags(texts, images)
@@ -235,7 +235,8 @@ def test_a_folder_of_texts_has_one_for_each_image(images):
     [
         (["1.jpg"], [], r"has no \.txt file; expected one for each image"),
         (["1.jpg"], ["2.txt"], r"Of 1 text in .* such as '2\.txt', the images such as '1\.jpg'"),
-        (["a/1.jpg"], ["1.txt"], r"Of 1 text in .* such as '1\.txt', the images such as 'a/1\.jpg'"),
+        (["a/1.jpg", "b/1.jpg"], ["1.txt"], r"the texts 1\.txt may belong to the images a/1\.jpg, b/1\.jpg"),
+        (["1.jpg"], ["a/1.txt", "b/1.txt"], r"the texts a/1\.txt, b/1\.txt may belong to the images 1\.jpg"),
     ],
 )
 def test_a_folder_of_texts_that_does_not_fit_is_an_error(images, files, texts, message):

@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from visterm.core.errors import DataError, StorageError, TagFileError
@@ -46,8 +47,9 @@ def sidecar(image: Path) -> Path | None:
 def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
     """Read the tags of each image from its text in another folder.
 
-    The text of ``sea/1.jpg`` is ``sea/1.txt`` or ``sea/1.jpg.txt``. A remark counts texts without an image. `separator`
-    is as in `read_sidecars`. Raises TagFileError if `texts` has no text, or no text belongs to an image.
+    The text of ``sea/1.jpg`` is ``sea/1.txt`` or ``sea/1.jpg.txt``; otherwise the only text in the folder that has the
+    same name and belongs to no other image. A remark counts texts without an image. `separator` is as in
+    `read_sidecars`. Raises TagFileError if `texts` has no text, no text belongs to an image, or a match is ambiguous.
     """
     unsearched = Unsearched()
     names = sorted(name for name in files_below(texts, unsearched) if suffix_of(name) == SUFFIX)
@@ -59,6 +61,9 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     text_of = {  # 1.jpg.txt before 1.txt
         image: by_key[key] for image in images for key in reversed(_keys(image.relative_to(folder))) if key in by_key
     }
+    used_texts = set(text_of.values())
+    unused_texts = {key: path for key, path in by_key.items() if path not in used_texts}
+    text_of |= _match(texts, folder, [image for image in images if image not in text_of], unused_texts)
     if not text_of:
         raise TagFileError(
             f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
@@ -114,9 +119,34 @@ def skipped_for_permission(error: DataError) -> Skipped:
     return Skipped(os.fspath(error.__cause__.filename), f"{NO_TAGS}: {error.__cause__.strerror}")
 
 
+def _match(texts: Path, folder: Path, images: Sequence[Path], unused_texts: Mapping[str, Path]) -> dict[Path, Path]:
+    """Match images with texts by the names of the files alone. Raises TagFileError if a match is ambiguous."""
+    by_name: defaultdict[str, list[str]] = defaultdict(list)
+    for key in unused_texts:
+        by_name[PurePosixPath(key).name].append(key)
+    images_of: defaultdict[str, list[Path]] = defaultdict(list)
+    for image in images:
+        name = next((name for name in _keys(Path(image.name)) if name in by_name), None)
+        if name is not None:
+            images_of[name].append(image)
+
+    for name, candidates in images_of.items():
+        if len(candidates) > 1 or len(by_name[name]) > 1:
+            raise TagFileError(
+                f"In {texts} the texts {_first3([f'{key}{SUFFIX}' for key in by_name[name]])} may belong to the images "
+                f"{_first3([image.relative_to(folder).as_posix() for image in candidates])}. Put each text into the "
+                "sub-folder that its image has in the image folder."
+            )
+    return {images[0]: unused_texts[by_name[name][0]] for name, images in images_of.items()}
+
+
 def _keys(image: Path) -> tuple[str, str]:
     """Return the two names that the text of an image may have, without the suffix."""
     return name_key(image.as_posix()), name_key(image.with_suffix("").as_posix())
+
+
+def _first3(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 class TextNote(NamedTuple):
