@@ -282,12 +282,11 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
 def _convert_to_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.Generator) -> None:
     """Replace scores by chances, with lines that are fitted to the scores."""
     n_images, n_tags = scores.shape
-    max_images = max(1, MAX_SCORES // n_tags)
-    sample = np.arange(n_images) if n_images <= max_images else np.sort(rng.permutation(n_images)[:max_images])
+    step = max(1, MAX_SCORES // n_tags)
+    sample = np.arange(n_images) if n_images <= step else np.sort(rng.permutation(n_images)[:step])
     calibration = fit_tag_lines(np.asarray(scores[sample]), Y[sample], Y, rng)
     if calibration is None:
         raise DataError("All photos have the same tags, so no photo stands out. Tag more photos.")
-    step = max(1, MAX_SCORES // n_tags)
     for start in range(0, n_images, step):
         scores[start : start + step] = calibration.confidences(scores[start : start + step])
 

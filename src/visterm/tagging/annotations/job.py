@@ -13,7 +13,7 @@ from typing import Any
 from visterm.core.errors import StorageError
 from visterm.core.executor import LOCAL, Executor, for_parts, require_visible_path
 from visterm.core.persist import MANIFEST, file_hash
-from visterm.core.progress import SILENT, Progress, Say, silent
+from visterm.core.progress import SILENT, Progress, Say, reported, silent
 from visterm.core.remote import absolute, as_path
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
@@ -143,14 +143,11 @@ def annotate_pieces(
     Raises UserError if the executor has no machines; StorageError if a worker cannot read the run or the images, or an
     image is missing at the end.
     """
-    progress.start("tag photos", sum(piece.n for piece in split.pieces))
-    try:
-        job = _job(tagger, wanted, split)
+    job = _job(tagger, wanted, split)
+    with reported(progress, "tag photos", sum(piece.n for piece in split.pieces)):
         for piece, tagged in zip(split.pieces, executor.run(job, split.pieces, progress), strict=True):
             _refuse_missing(piece, len(tagged))
             yield from tagged
-    finally:
-        progress.finish()
     yield from split.skipped
 
 
@@ -223,13 +220,10 @@ def _job(tagger: Tagger, wanted: TagsWanted, split: Pieces) -> AnnotateJob:
 def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
     """Collect the parts; raise StorageError if an image has no line and is not skipped."""
     done = []
-    progress.start("tag photos", sum(piece.n for piece in pieces))
-    try:
+    with reported(progress, "tag photos", sum(piece.n for piece in pieces)):
         for piece, part in zip(pieces, parts, strict=True):
             _refuse_missing(piece, len(part.skipped) + (part.entry.rows if part.entry else 0))
             done.append(part)
-    finally:
-        progress.finish()
     return done
 
 
