@@ -226,11 +226,11 @@ class TaggerEstimator(Estimator, Run):
         MissingExtraError
             If huggingface_hub is not installed.
         """
-        from visterm.tagging.hub_runs import fetch_run, network_in
+        from visterm.tagging.hub_runs import NETWORK, fetch_run
 
         folder = fetch_run(repository, revision)
         tagger = cls.load(folder, n_jobs=n_jobs, device=device)
-        if network := network_in(folder):
+        if network := next(folder.glob(f"{NETWORK}.*"), None):  # that was pushed with the run
             encoder: Any = tagger.encoder
             encoder.network_path_ = os.fspath(network)
         return tagger

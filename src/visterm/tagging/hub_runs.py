@@ -151,11 +151,6 @@ def _fetch_cached(client: Any, repository: str, name: str, revision: str) -> Pat
     return fetched.path
 
 
-def network_in(folder: Path) -> Path | None:
-    """Return the network that was pushed with a run, or None."""
-    return next(iter(sorted(folder.glob(f"{NETWORK}.*"))), None)
-
-
 def card_of(run: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
     """Return the model card of a run: metadata for the hub, instructions, and measurements."""
     facts, encoder, model = run.facts, ENCODERS.name_of(run.encoder), MODELS.name_of(run.model)
@@ -178,7 +173,7 @@ def card_of(run: Run, name: str, *, licence: str | None = None, with_network: bo
 library_name: visterm
 pipeline_tag: image-classification
 tags: [visterm, multi-label, photo-tagging]
-{f"license: {json.dumps(licence)}" + chr(10) if licence else ""}{_measured(run, name)}---
+{f"license: {json.dumps(licence)}" + chr(10) if licence else ""}---
 
 # {name.partition("/")[2]}
 
@@ -197,20 +192,6 @@ or `visterm annotate {HUB_PREFIX}{name} photos`. Encoder: `{encoder}`; model: `{
 
 The figures are for photos of that library; for other photos they may be lower. Files are JSON and safetensors, never
 pickles. Names of photos, and the tags of each photo, are not in this repository unless its owner chose to publish them.
-"""
-
-
-def _measured(run: Run, name: str) -> str:
-    if N_CORRECT_TAGS not in run.facts:
-        return ""
-    share = run.facts[N_CORRECT_TAGS] / min(5, len(run.vocabulary))
-    return f"""model-index:
-- name: {json.dumps(name.partition("/")[2])}
-  results:
-  - task: {{type: image-classification, name: Tagging photos}}
-    dataset: {{type: private, name: Held-out photos of the library}}
-    metrics:
-    - {{type: precision, name: Precision of the 5 best tags, value: {share:.4f}}}
 """
 
 
