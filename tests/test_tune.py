@@ -96,8 +96,6 @@ def test_a_kill_loses_the_trial_in_work_and_a_second_start_goes_on(tmp_path, fit
         search(tmp_path / "run")
     assert len(trials_file(tmp_path / "run").read_text().splitlines()) == 2
     assert not (tmp_path / "run").exists()
-    with trials_file(tmp_path / "run").open("a") as file:
-        file.write('{"key": "cut o')
     fits.stop = None
     tuned = search(tmp_path / "run")
     assert len(fits) == 4

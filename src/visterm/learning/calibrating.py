@@ -31,7 +31,6 @@ MAX_SCORES = 2**24  # Maximum number of scores in memory: with very many tags, f
 # Keys of the expected results, as a run's `facts` store them
 N_CORRECT_TAGS = "right of 5 tags"
 N_GIVEN_TAGS = "tags of a photo"
-N_LOWEST_TAGS = "tags of a photo without those above"
 N_PRECISE_TAGS = "tags at precision 0.9"
 MAX_CONFIDENCE = "highest confidence"
 N_MOST_CONFIDENT = "surest held-out tags"
@@ -56,18 +55,14 @@ def with_confidences(learned: Learned, rows: TrainingRows, progress: Progress = 
     calibration = None if held_out is None else fit_calibration(*held_out, raised=None if tree is None else tree.raised)
     if held_out is None or calibration is None:
         return learned
-    expected = expectations(held_out, calibration, None if tree is None else tree.below)
-    facts = {"calibration images": calibration.n_images, **expected}
+    facts = {"calibration images": calibration.n_images, **expectations(held_out, calibration)}
     return learned.changed(calibration=calibration, facts={**learned.facts, **facts})
 
 
-def expectations(
-    held_out: HeldOutScores, calibration: Calibration, below: sp.csr_array | None = None
-) -> dict[str, float]:
+def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str, float]:
     """Return means over images: numbers of correct tags among the best five, given tags, and tags at precision 0.9.
 
-    With a tree (`TreeColumns.below`), also the number of given tags without those above another one, which follow from
-    it. Also the upper limit of confidences, and the number of held-out entries that set it.
+    Also returns the upper limit of confidences, and the number of held-out entries that set it.
     """
     given = sp.csr_array(held_out.Y) > 0
     tagged = np.flatnonzero(np.diff(given.indptr))
@@ -77,15 +72,9 @@ def expectations(
     assert held_chances is not None
     assert curve is not None
     is_precise = held_chances.chances >= cutoff_for_precision(held_chances, 0.9)[held_chances.tags]
-    n_given = np.diff(given.indptr)[tagged]
-    lowest = {}
-    if below is not None:
-        n_above = given.multiply((given.astype(np.int32) @ below.astype(np.int32).T) > 1).sum(axis=1)
-        lowest = {N_LOWEST_TAGS: float((n_given - n_above[tagged]).mean())}
-
-    return lowest | {
+    return {
         N_CORRECT_TAGS: float(np.mean(n_correct)),
-        N_GIVEN_TAGS: float(n_given.mean()),
+        N_GIVEN_TAGS: float(np.diff(given.indptr)[tagged].mean()),
         N_PRECISE_TAGS: int(is_precise.sum()) / calibration.n_images,
         MAX_CONFIDENCE: 1 / (1 + math.exp(-curve.bound)),
         N_MOST_CONFIDENT: curve.n_top,
@@ -95,9 +84,7 @@ def expectations(
 def what_to_expect(facts: Mapping[str, Any]) -> str:
     """Return the summary that is shown after a fit, from the `expectations` in `facts`."""
     n_precise = f"{facts[N_PRECISE_TAGS]:.1f}" if facts[N_PRECISE_TAGS] >= 0.05 else "fewer than 0.1"
-    n_given, n_lowest = facts.get(N_GIVEN_TAGS), facts.get(N_LOWEST_TAGS)
-    given_note = f"{n_given:.1f}" if n_lowest is None else f"{n_lowest:.1f}, {n_given:.1f} with the tags above them"
-    given_note = "" if n_given is None else f" (people gave {given_note})"
+    given_note = f" (people gave {facts[N_GIVEN_TAGS]:.1f})" if N_GIVEN_TAGS in facts else ""
     return (
         f"On new photos, about {facts[N_CORRECT_TAGS]:.1f} of the {min(5, facts['tags'])} best tags are "
         f"right{given_note}; at a precision of 0.9, {n_precise} tags per photo. Measured on "

@@ -174,9 +174,8 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
 
 def random_vectors_warning(model: Annotator) -> str:
     """Return a warning if the model doesn't move tag vectors and all vectors are random, otherwise an empty text."""
-    if SETTING not in model.takes or model.word_vectors is not None or not getattr(model, "fixed_vectors", True):
-        return ""
-    if needs_features_width(model):  # without vectors, it learns from photos alone
+    has_dim = SETTING in model.takes and not needs_features_width(model)  # other models learn from photos alone
+    if not has_dim or model.word_vectors is not None or not getattr(model, "fixed_vectors", True):
         return ""
     return (
         f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "

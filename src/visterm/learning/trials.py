@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,7 @@ from visterm.core.files import GB, read_regular
 from visterm.core.packing import jsonable
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team
-from visterm.core.writing import writing
+from visterm.core.writing import write_whole, writing
 from visterm.learning.validation import Parts, fit_judged
 from visterm.models.base import Annotator
 
@@ -101,8 +100,7 @@ class Trial:
 class TrialLog(dict[str, Trial]):
     """A file of finished trials, one JSON object per line, with a key for everything that a trial depends on.
 
-    Trials of other searches stay in the file. An incomplete last line, after an interruption, is removed. Raises
-    CorruptFileError if another line is invalid.
+    Trials of other searches stay in the file. Raises CorruptFileError if a line is invalid.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,30 +111,18 @@ class TrialLog(dict[str, Trial]):
 
     def put(self, key: str, trial: Trial) -> None:
         """Add a finished trial, and write it to the disk before returning."""
-        line = json.dumps({"key": key, **asdict(trial)}, ensure_ascii=False) + "\n"
-        size = self.path.stat().st_size if self.path.exists() else 0
+        self[key] = trial
+        lines = (json.dumps({"key": key, **asdict(trial)}, ensure_ascii=False) + "\n" for key, trial in self.items())
         with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError:
-                if size:  # remove the incomplete line after the disk was full
-                    os.truncate(self.path, size)
-                else:
-                    self.path.unlink(missing_ok=True)
-                raise
-        self[key] = trial
+        write_whole(self.path, "".join(lines).encode())
 
     def _read(self) -> None:
         try:
             content = read_regular(self.path, GB)
         except OSError as error:
             raise CorruptFileError(f"{self.path} cannot be read: {error.strerror or error}.") from error
-        complete = content[: content.rfind(b"\n") + 1]
-        for number, line in enumerate(complete.splitlines(), start=1):
+        for number, line in enumerate(content.splitlines(), start=1):
             try:
                 entry = json.loads(line)
                 key = entry.pop("key")
@@ -145,8 +131,6 @@ class TrialLog(dict[str, Trial]):
                 raise CorruptFileError(
                     f"{self.path}, line {number}, is not a trial of visterm tune ({error}). Remove it to start over."
                 ) from error
-        if len(complete) < len(content):
-            os.truncate(self.path, len(complete))
 
 
 def try_settings(

@@ -15,7 +15,7 @@ from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import digest_of, key_of
-from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
+from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, reported, silent
 from visterm.core.wording import count_of
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import training_rows
@@ -209,12 +209,9 @@ class _Search:
             self._log.put(key, trial)
             progress.advance(1, f"{candidate}: {self._outcome(trial)}")
 
-        progress.start("settings", len(new_trials))
-        try:
+        with reported(progress, "settings", len(new_trials)):
             job = TrialJob(parts, self._metric)
             self._executor.run_as_done(job, [candidate for _, candidate in new_trials], save_trial)
-        finally:
-            progress.finish()
 
     def _outcome(self, trial: Trial) -> str:
         return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"

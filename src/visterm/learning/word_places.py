@@ -107,11 +107,6 @@ class WordSource:
         """Return whether this source can have vectors of words that are not tags."""
         return self.kind != LEARNED
 
-    @property
-    def reads_phrases(self) -> bool:
-        """Return whether consecutive words should be read as one text, because the tower learned from captions."""
-        return self.kind == ENCODER
-
     def read(self, words: Iterable[str]) -> WordVectors:
         """Return the vectors of the words that this source has.
 

@@ -13,6 +13,7 @@ from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
 from visterm.core.vocabulary import STOP_WORDS, Word, clean_tag, tag_key
 from visterm.learning.run import Run
+from visterm.learning.word_places import ENCODER
 from visterm.models.abilities import places_words
 
 
@@ -93,7 +94,7 @@ def _parse(
     Stop words are left out, unless there is nothing else.
     """
     source = run.words.source
-    reads_phrases = source is not None and source.reads_phrases
+    reads_phrases = source is not None and source.kind == ENCODER  # a text tower, which learned from captions
     parsed, other_words = run.dictionary.parse(words, {**names, **new_tags}, phrases=reads_phrases)
     keys = [tag_key(word.text) for word in other_words]
     name_signs = {key: word.sign for key, word in zip(keys, other_words, strict=True) if key in names.keys() - new_tags}
