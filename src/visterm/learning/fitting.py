@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
 
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import inverse_frequencies
@@ -64,13 +63,9 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     example = None
     if plan is not None:
         check_streamed(request, cleaning)
-        features: Any = request.images
         learned, remarks = fit_streamed(
-            start, features, request.tags, plan, work=request.work_folder("streaming"),
-            any_encoder=run.any_encoder, min_count=request.min_count, seed=request.seed, valid=request.valid,
-            split=request.split, idf=request.idf, aliases=cleaning.aliases, calibration=request.calibrate,
-            progress=progress, **request.rules.columns(),
-        )  # fmt: skip
+            start, request, plan, aliases=cleaning.aliases, any_encoder=run.any_encoder, progress=progress
+        )
         for line in remarks:
             say(line)
     else:
