@@ -23,7 +23,6 @@ from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k
 from visterm.learning.run import Run
 from visterm.metrics import check_metrics, measure
-from visterm.metrics.ranking import Judgements
 from visterm.metrics.report import means
 from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.tagger import Tagger
@@ -136,7 +135,6 @@ def evaluate_taggers(
 
     Y = vocabulary.encode(readable_corpus.tags, readable_corpus.negatives)
     hidden = _learned_tags(taggers, rows, vocabulary)
-    judgements = Judgements.of(Y, hidden)
     rankers = []
     for tagger, X in zip(taggers, rows, strict=True):
         columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
@@ -147,7 +145,7 @@ def evaluate_taggers(
 
     for ranker in rankers:
         tagger_values = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
-        tagger_values, undefined = without_undefined(tagger_values, optional, judgements)
+        tagger_values, undefined = without_undefined(tagger_values, optional)
         values.append(tagger_values)
 
     return AnnotationEvaluation(
@@ -171,7 +169,7 @@ def count_learned(run: Run, corpus: Corpus) -> int:
 
 
 def without_undefined(
-    values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
+    values: dict[str, NDArray[np.float64]], optional: Sequence[str]
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
     """Leave out optional metrics without values to average, unless no metric has any; return the others, and reasons.
 
@@ -180,12 +178,12 @@ def without_undefined(
     undefined: dict[str, str] = {}
     for name in optional:
         try:
-            means({name: values[name]}, judgements)
+            means({name: values[name]})
         except DataError as error:
             undefined[name] = str(error)
     if len(undefined) < len(values):
         values = {name: array for name, array in values.items() if name not in undefined}
-    means(values, judgements)
+    means(values)
     return values, undefined
 
 

@@ -93,28 +93,21 @@ class EvaluateRequest:
             advice = "Add `queries`: a file, or 'tags'; or leave it out."
             raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
 
-        annotation_settings = {
+        is_file = self.queries not in (None, QUERIES_OF_TAGS)
+        conflicts = {
             "metrics": (self.metrics, "queries are measured by AvgP, BEP and P10"),
             "bands": (self.bands, "bands are for predicted tags"),
             "precision": (self.precision, "it is the precision of predicted tags"),
+            "map": (self.map if is_file else None, "tags are mapped for queries from tags (`queries`: 'tags')"),
         }
-        for setting, (value, reason) in annotation_settings.items():
+        for setting, (value, reason) in conflicts.items():
             if self.queries is not None and value:
                 problem = f"`{setting}` and `queries` do not go together: {reason}."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
 
-        if self.map is not None and self.queries not in (None, QUERIES_OF_TAGS):
-            problem = "`map` and a file of `queries` do not go together."
-            raise UserError(
-                problem,
-                setting="map",
-                value=self.map,
-                advice="Set `queries` to 'tags', for queries from the photos' tags.",
-            )
         if self.isa is not None and not self.isa.is_file():
             problem, advice = f"There is no file {self.isa}.", "Correct the rule isa of the `tag_rules`."
             raise UserError(problem, setting="tag_rules", value=self.isa, advice=advice)
-
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 

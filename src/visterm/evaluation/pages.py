@@ -91,14 +91,13 @@ def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None
         f"{' The largest value of a row is marked.' * (len(names) > 1)}",
     )
     rows = []
-    for name in results["runs"][0]["metrics"]:
-        figures = [run["metrics"][name] for run in results["runs"]]
-        highest = max(figure["mean"] for figure in figures)
+    runs = results["runs"]
+    for name in runs[0]["metrics"]:
+        highest = max(run["metrics"][name]["mean"] for run in runs)
         [(metric, _)] = check_metrics(name).values()
-        rows.append([Cell(name, metric.summary)])
-        for figure in figures:
-            mark = "best" if len(figures) > 1 and figure["mean"] == highest else ""
-            rows[-1].append(Cell(band_figure({name: figure}, name), interval_text(figure), mark))
+        is_best = [len(runs) > 1 and run["metrics"][name]["mean"] == highest for run in runs]
+        cells = [_cell(run["metrics"], name, "best" * best) for run, best in zip(runs, is_best, strict=True)]
+        rows.append([Cell(name, metric.summary), *cells])
     report.cells(["measure", *names], rows)
 
 
@@ -133,7 +132,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -
         rows = []
         for band in bands:
             figures = band["runs"][number]["metrics"]
-            cells = [Cell(band_figure(figures, metric), interval_text(figures.get(metric))) for metric in metrics]
+            cells = [_cell(figures, metric) for metric in metrics]
             counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
         header = ["training photos of a tag", "tags", "photos", *metrics]
@@ -234,7 +233,7 @@ def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Seque
 
 
 def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> None:
-    """Add a table of kinds by measures for a single run; for several runs, a table of kinds by runs per measure."""
+    """Add a table of kinds by measures for each run."""
     report.section(
         "Measures by kind of query",
         "AvgP: average precision. BEP: precision at the number of relevant images (break-even point). P10: precision "
@@ -243,25 +242,17 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         f"Easy queries have {MIN_EASY_IMAGES} or more relevant images, difficult queries have fewer. Seen queries have "
         "a relevant training image, test-only queries have none.",
     )
-    runs = results["runs"]
-    kinds = runs[0]["kinds"]
-    numbers = {kind: [Cell(kind), Cell(f"{figures['queries']:,}")] for kind, figures in kinds.items()}
-    if len(runs) == 1:
-        rows = [[*numbers[kind], *(_cell(figures[name]) for name in measures)] for kind, figures in kinds.items()]
-        report.cells(["queries", "number", *measures], rows)
-        return
-
-    for measure in measures:
-        rows = []
-        for kind in kinds:
-            figures = [run["kinds"][kind][measure] for run in runs]
-            highest = max(figure["mean"] for figure in figures)
-            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == highest)) for figure in figures)])
-        report.cells(["queries", "number", *(run["run"] for run in runs)], rows, caption=measure)
+    for run in results["runs"]:
+        rows = [
+            [Cell(kind), Cell(f"{figures['queries']:,}"), *(_cell(figures, measure) for measure in measures)]
+            for kind, figures in run["kinds"].items()
+        ]
+        report.cells(["queries", "number", *measures], rows, run["run"] if len(results["runs"]) > 1 else "")
 
 
-def _cell(figure: dict[str, float], mark: str = "") -> Cell:
-    return Cell(f"{figure['mean']:.3f}", interval_text(figure), mark)
+def _cell(figures: Figures, metric: str, mark: str = "") -> Cell:
+    """Return the cell of a metric with its interval; a dash if it has no value."""
+    return Cell(band_figure(figures, metric), interval_text(figures.get(metric)), mark)
 
 
 def _add_query_curves(report: Report, evaluation: QueryEvaluation, names: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ from visterm.features.streaming.joining import (
 from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint
 from visterm.metrics import check_metrics, measure
-from visterm.metrics.ranking import Block, Judgements
+from visterm.metrics.ranking import Block
 from visterm.models.base import Annotator
 from visterm.tagging.tagger import Tagger
 
@@ -104,7 +104,7 @@ def evaluate_streamed(
         with reported(progress, "evaluate", shards.n_rows * n_passes):
             scores = ShardScores(tagger.model, shards, judged, progress)
             values = measure(scores, Y, list(metrics), siblings=siblings)
-        values, undefined = without_undefined(values, optional, Judgements.of(Y))
+        values, undefined = without_undefined(values, optional)
         return StreamedEvaluation(
             values, judged.n_images, judged.n_given, judged.n_unknown, n_learned, judged.skipped, judged.remarks,
             n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
