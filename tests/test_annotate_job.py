@@ -17,10 +17,9 @@ from visterm.core.errors import DataError, StorageError
 from visterm.core.persist import file_hash
 from visterm.features.job import encode_folder
 from visterm.library.info import describe
+from visterm.tagging import annotations as pieces
 from visterm.tagging.annotating import TagsWanted
-from visterm.tagging.annotations import pieces
-from visterm.tagging.annotations.job import annotate_into
-from visterm.tagging.annotations.pieces import annotation_folder, find
+from visterm.tagging.annotations import annotate_into, annotation_folder, find
 from visterm.tagging.tagger import Tagger
 
 N = 40

@@ -67,7 +67,7 @@ def test_auc_without_wrong_tags_says_so():
 
 
 def test_excluding_every_relevant_tag_says_so():
-    with pytest.raises(DataError, match="without the excluded entries"):
+    with pytest.raises(DataError, match="no image has a relevant tag"):
         evaluate(SCORES, Y, ["map"], exclude=Y)
 
 

@@ -20,6 +20,7 @@ from visterm.data.tag_queries import queries_of_tags
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.metrics.retrieval import rank_queries
+from visterm.metrics.significance import compare_pairs, interval_of
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
 
@@ -71,7 +72,7 @@ def test_the_measures_are_those_of_the_models_scores_with_idf_weights(library, r
     expected = rank_queries(tagger.model.decision_function(planted.X_test), weights, queries.relevant)
     np.testing.assert_allclose(found.values[0]["AvgP"], expected.average_precision())
     assert found.texts == queries.texts(WORDS)
-    interval = found.interval("AvgP")
+    interval = interval_of(found.values[0]["AvgP"])
     assert interval.low < interval.mean < interval.high
     assert interval.mean == found.mean("AvgP") == pytest.approx(expected.average_precision().mean())
 
@@ -91,7 +92,7 @@ def test_queries_are_seen_if_an_image_learned_from_has_all_their_words(library, 
 def test_two_runs_are_compared_on_the_same_queries(library, runs):
     corpus, _ = measured(library)
     found = evaluate_queries([Tagger.load(run) for run in runs], corpus)
-    [pair] = found.compare("AvgP")
+    [pair] = compare_pairs([values["AvgP"] for values in found.values])
     assert pair.better() == 1
     assert pair.difference.low > 0
     assert pair.difference.n == len(found.texts)

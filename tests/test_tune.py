@@ -18,11 +18,10 @@ from visterm.core.errors import CorruptFileError, DivergedError, StorageError, U
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
-from visterm.learning import trials as trying
+from visterm.learning import tune as trying
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.part_settings import make_model
-from visterm.learning.trials import Range, settings_to_try
-from visterm.learning.tune import trials_file, tune
+from visterm.learning.tune import Range, settings_to_try, trials_file, tune
 from visterm.learning.validation import fit_on_all
 from visterm.models.pamir.pamir import Pamir
 

@@ -23,10 +23,8 @@ with imported_when_used():
     from visterm.data import images as image_files
     from visterm.features import folder as feature_folder
     from visterm.features import job as encoding
-    from visterm.tagging import annotating, heat_map, part_relations
+    from visterm.tagging import annotating, annotations, heat_map, part_relations
     from visterm.tagging import explain as explaining
-    from visterm.tagging.annotations import job as annotation_job
-    from visterm.tagging.annotations import pieces as annotation_pieces
 
 EXAMPLES = (
     ("visterm annotate run photo.jpg", "five tags for one photo"),
@@ -103,26 +101,26 @@ def annotate(
     tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
-    source = annotation_pieces.find(tagger.encoder, images)
+    source = annotations.find(tagger.encoder, images)
     not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
     limits = annotating.TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
     executor = options.executor_of(ray)
     if out is not None:
         start = time.monotonic()
         skipped_file = out / feature_folder.SKIPPED
-        report = annotation_job.annotate_into(out, tagger, source, limits, executor=executor, progress=Bars())
+        report = annotations.annotate_into(out, tagger, source, limits, executor=executor, progress=Bars())
         seconds = time.monotonic() - start
         if json:
             speed = {"seconds": seconds, "images_per_second": report.new / seconds}
             emit({"annotations": str(out), **report.as_dict(), **speed, "not_read": not_read})
         if ray is not None and not report.shared:
-            say(annotation_job.DONE_HERE)
+            say(annotations.DONE_HERE)
         tag_file = out / feature_folder.DATA
         say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {tag_file}.")
         raise typer.Exit(say_skipped(persist.read_skipped(skipped_file), skipped_file))
 
     skipped: list[Skipped] = []
-    for item in annotation_job.annotate_found(tagger, source, limits, executor=executor, say=say, progress=Bars()):
+    for item in annotations.annotate_found(tagger, source, limits, executor=executor, say=say, progress=Bars()):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif json:

@@ -20,7 +20,7 @@ from visterm.core.remote import as_path
 
 with imported_when_used():
     from visterm.core import checks, executor, persist
-    from visterm.learning import trials
+    from visterm.learning import tune
 
 argument = partial(typer.Argument, show_default=False)
 input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
@@ -177,12 +177,12 @@ def value_of(text: str) -> Any:
         return text
 
 
-def choices(pairs: list[str]) -> dict[str, trials.Choices]:
+def choices(pairs: list[str]) -> dict[str, tune.Choices]:
     """Parse the values to try for each setting: ``dim=50,100``, ``learning_rate=0.0001:0.1:log``, ``dim=20:200``.
 
     Raises UserError if a pair is invalid, or a name is given twice.
     """
-    space: dict[str, trials.Choices] = {}
+    space: dict[str, tune.Choices] = {}
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not name.isidentifier() or not text:
@@ -202,7 +202,7 @@ def choices(pairs: list[str]) -> dict[str, trials.Choices]:
                 )
             if parts[2:] and low <= 0:
                 raise UserError(f"--grid {name}={text} is drawn by its logarithm; expected ends above 0.")
-            space[name] = trials.Range(low, high, log=bool(parts[2:]))
+            space[name] = tune.Range(low, high, log=bool(parts[2:]))
             continue
         values = [value_of(part.strip()) for part in text.split(",")]
         if "" in values:

@@ -24,7 +24,7 @@ from visterm.kernels.topk import top_k
 from visterm.learning.run import Run
 from visterm.metrics import check_metrics, measure
 from visterm.metrics.report import means
-from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
+from visterm.metrics.significance import interval_of
 from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
@@ -59,14 +59,6 @@ class AnnotationEvaluation:
         """Return the value of a metric for a tagger."""
         return float(np.nanmean(self.values[tagger][metric]))
 
-    def interval(self, metric: str, tagger: int = 0) -> Interval | None:
-        """Return the mean with its 95 % bootstrap interval over images or tags; None if the metric is not a mean."""
-        return interval_of(self.values[tagger][metric]) if is_mean(metric) else None
-
-    def compare(self, metric: str) -> list[Compared]:
-        """Compare each pair of taggers over images or tags; an empty list if the metric is not a mean."""
-        return compare_pairs([values[metric] for values in self.values]) if is_mean(metric) else []
-
     def best_tags(self, images: Sequence[int], k: int) -> list[Ranking]:
         """Return the first tagger's best tags of the images, as columns of `vocabulary`, without hidden tags."""
         rows, ranker = np.asarray(images, np.int64), self.rankers[0]
@@ -94,6 +86,14 @@ def is_mean(metric: str) -> bool:
     """Return whether a metric is a mean over images or tags, and so has an interval."""
     [requested] = check_metrics(metric).values()
     return requested.metric.name not in JOINT_METRICS
+
+
+def figures_of(values: dict[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+    """Return the value of each metric and, for means, the 95 % bootstrap interval over images or tags."""
+    return {
+        metric: interval_of(array)._asdict() if is_mean(metric) else {"mean": float(array[0])}
+        for metric, array in values.items()
+    }
 
 
 def evaluate_taggers(

@@ -30,7 +30,7 @@ from visterm.evaluation.evaluate import (
     AnnotationEvaluation,
     count_learned,
     evaluate_taggers,
-    is_mean,
+    figures_of,
 )
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
@@ -52,7 +52,6 @@ from visterm.features.training_rows import Photos, read_corpus
 from visterm.learning.fit_input import plan_streaming
 from visterm.learning.query_rows import query_corpus, query_lines
 from visterm.metrics import check_metrics
-from visterm.metrics.significance import interval_of
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
@@ -396,12 +395,9 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     _report_left_out(evaluation, 1, len(tagger.vocabulary), say)
     _warn_of_learned([run], [evaluation.n_learned], evaluation.n_images, say)
     values = {name: float(np.nanmean(array)) for name, array in evaluation.values.items()}
-    figures: Figures = {
-        name: interval_of(array)._asdict() if is_mean(name) else {"mean": values[name]}
-        for name, array in evaluation.values.items()
-    }
+    runs = [{"run": run, "metrics": figures_of(evaluation.values)}]
     counts = {"images": evaluation.n_images, "tags": len(tagger.vocabulary)}
-    return Measured(values, counts | {"runs": [{"run": run, "metrics": figures}], "pairs": []}, evaluation.skipped)
+    return Measured(values, counts | {"runs": runs, "pairs": []}, evaluation.skipped)
 
 
 def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -25,9 +25,9 @@ from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.evaluation.evaluate import encode_for_all
 from visterm.features.training_rows import TRAIN_SPLIT, VALID_SPLIT
 from visterm.learning.part_settings import check_combination
+from visterm.learning.query_rows import words_of
 from visterm.metrics.ranking import Scores
 from visterm.metrics.retrieval import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
-from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.tagger import Tagger
 
 MIN_COUNT = 2
@@ -62,17 +62,6 @@ class QueryEvaluation:
         """Return the mean of a measure over the queries of a kind; NaN if there are none."""
         values = self.values[tagger][measure][self.kinds[kind]]
         return float(np.nanmean(values)) if (~np.isnan(values)).any() else math.nan
-
-    def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
-        """Return the mean of a measure over the queries of a kind, with its 95 % bootstrap interval over queries.
-
-        The interval of a single query has zero width. Raises DataError if there are no queries.
-        """
-        return interval_of(self.values[tagger][measure][self.kinds[kind]])
-
-    def compare(self, measure: str) -> list[Compared]:
-        """Compare every two taggers over all queries, with p-values corrected for the number of pairs."""
-        return compare_pairs([values[measure] for values in self.values])
 
     def best_images(self, queries: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
         """Return the best images of the queries, as row numbers of `corpus`."""
@@ -189,21 +178,11 @@ def _queries_from_file(
 ) -> SharedQueries:
     """Return the queries of a file that have a relevant image and, for each tagger, a known word."""
     rows = read_query_file(queries) if isinstance(queries, Path) else queries
-    judged_queries = judge_images(rows, names)
-    words: list[list[sp.csr_array]] = [[] for _ in taggers]
-    numbers: list[int] = []
-    for number, text in enumerate(judged_queries.texts):
-        try:
-            weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
-        except UserError:
-            continue
-        if all(row.nnz for row in weights):
-            numbers.append(number)
-            for tagger_rows, row in zip(words, weights, strict=True):
-                tagger_rows.append(row)
-    stacked = [as_csr(sp.vstack(parts, format="csr")) if numbers else sp.csr_array((0, 1)) for parts in words]
-    n_texts = len({row.query for row in rows})
-    return [judged_queries.texts[i] for i in numbers], stacked, judged_queries.relevant[numbers], n_texts - len(numbers)
+    judged = judge_images(rows, names)
+    words, known = zip(*(words_of(judged.texts, tagger.vocabulary) for tagger in taggers), strict=True)
+    numbers = reduce(np.intersect1d, known)
+    n_left_out = len({row.query for row in rows}) - numbers.size
+    return [judged.texts[i] for i in numbers], [part[numbers] for part in words], judged.relevant[numbers], n_left_out
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:

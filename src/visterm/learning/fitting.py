@@ -33,7 +33,6 @@ from visterm.learning.start_words import (
     default_word_vectors,
     needs_features_width,
     no_vectors_warning,
-    random_vectors_warning,
     vectors_summary,
 )
 from visterm.learning.streamed_fit import check_streamed, fit_streamed
@@ -221,11 +220,8 @@ def _fit_remarks(learned: Learned, request: FitRequest, cleaning: Cleaning) -> l
         lines.append(NONE_HELD_OUT)
     if learned.words.source is not None:
         lines.append(vectors_summary(learned.words, facts["tags"]))
-    elif warning := random_vectors_warning(model):
-        lines.append(warning)
     lines += [part.note for part in (model, *getattr(model, "members_", ())) if isinstance(part, HasNote) and part.note]
-    if cleaning.aliases:
-        lines += cleaning.summary(learned.vocabulary.aliases)
+    lines += cleaning.summary(learned.vocabulary.aliases)
 
     if request.queries is not None:
         if n_unused := facts["queries left out"]:

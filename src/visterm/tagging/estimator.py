@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import UserError
 from visterm.core.estimator import Estimator
 from visterm.core.progress import SILENT, Progress
 from visterm.core.registry import unknown
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 _PARTS = ("encoder", "model")
 _MAX_TAGS = 5  # Maximum number of tags in `repr`
-
-
-class ScoredTags(NamedTuple):
-    """Scores of all tags for a set of images, and the tags that people gave to the images."""
-
-    scores: Callable[[], Iterator[Any]]  # Yields rows and their scores, block by block
-    Y: sp.csr_array  # shape (n_images, n_tags)
-    exclude: sp.csr_array | None  # Not 0 for an image's training tags
 
 
 class TaggerEstimator(Estimator, Run):
@@ -157,21 +149,17 @@ class TaggerEstimator(Estimator, Run):
         self._refuse_unfitted()
         return explain(self, image, tag)
 
-    def judged(self, images: Photos, tags: object = None) -> ScoredTags:
-        """Return the scores and the given tags of photos, in the form that metrics need."""
+    def judged(
+        self, images: Photos, tags: object = None
+    ) -> tuple[Callable[[], Iterator[Any]], sp.csr_array, sp.csr_array | None]:
+        """Return the scores of photos as blocks, their given tags, and their training tags, as metrics need them."""
         self._refuse_unfitted()
         corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
         if self.tree is not None:
             given_tags, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
             corpus = replace(corpus, tags=given_tags, negatives=negatives)
         X, Y, _ = encode_corpus(self.encoder, corpus, self.vocabulary)
-        if len(corpus) and X.shape[0] == 0 and self.encoder.by_number:
-            raise DataError(
-                f"None of the {count_of(len(corpus), 'photo')} to measure (such as '{corpus.names[0]}') was learned "
-                "from, and this tagger knows photos by number only (the encoder ids). Folds of photos cannot measure "
-                "it: hide some tags of each photo instead, and measure with visterm.evaluate."
-            )
-        return ScoredTags(lambda: self.score_blocks(X), Y, self.known_tags(X))
+        return lambda: self.score_blocks(X), Y, self.known_tags(X)
 
     @classmethod
     def load(

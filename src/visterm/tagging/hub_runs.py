@@ -14,12 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError, UserError
+from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.learned import Array, learned_attributes, learned_kinds
 from visterm.core.persist import MANIFEST, new_folder, read_json, write_json
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.writing import write_whole
 from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
+from visterm.encoders.named import hub_client
 from visterm.encoders.network import NetworkEncoder
 from visterm.learning.calibrating import N_CORRECT_TAGS, N_PRECISE_TAGS
 from visterm.learning.learned import LearnedImages, write_run
@@ -66,7 +67,7 @@ def push_run(
         files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
         page = f"{HUB_PAGE}{repository}"
         if not dry_run:
-            api = _client().HfApi(library_name="visterm", library_version=version("visterm"))
+            api = hub_client().HfApi(library_name="visterm", library_version=version("visterm"))
             with hub_errors(f"The run could not be pushed to {repository}", page):
                 page = str(api.create_repo(repository, private=not public, exist_ok=True))
                 api.upload_folder(
@@ -113,7 +114,7 @@ def fetch_run(repository: str, revision: str | None = None) -> Path:
     StorageError if the repository doesn't exist or has no run; CorruptFileError if the manifest is invalid or has names
     of files outside its folder.
     """
-    client, page, advice = _client(), f"{HUB_PAGE}{repository}", "Ask its owner to push the run again."
+    client, page, advice = hub_client(), f"{HUB_PAGE}{repository}", "Ask its owner to push the run again."
     with hub_errors(f"The run {repository} could not be fetched", page):
         try:
             manifest = _fetch_cached(client, repository, MANIFEST, revision or "main")
@@ -230,13 +231,3 @@ def _with_file_names(value: Any, key: str = "") -> Any:
     if isinstance(value, str) and (key in _PATH_KEYS or os.path.isabs(value)):
         return re.split(r"[/\\]", value)[-1]
     return value
-
-
-def _client() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtraError(
-            "The hub needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
-        ) from error
-    return huggingface_hub

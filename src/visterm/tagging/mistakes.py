@@ -133,11 +133,10 @@ def mistakes_among(
     Raises
     ------
     UserError
-        If the kind or the tag is unknown, or the model learns from a kernel with its training images.
+        If the tag is unknown, or the model learns from a kernel with its training images.
     DataError
         If fewer than 50 images have tags, or the features are not informative (`UninformativeFeaturesError`).
     """
-    check_kind(kind)
     columns = None if tag is None else [vocabulary.index(tag)]
     related = None
     if tree is not None:
@@ -185,12 +184,6 @@ def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
         follows = tuple(other.tag for other in parents if (mistake.chance or 0) >= min(LIKELY, other.chance or 0))
         remaining.append(replace(mistake, follows=follows) if follows else mistake)
     return remaining
-
-
-def check_kind(kind: str | None) -> None:
-    """Raise UserError if a kind of mistake is unknown."""
-    if kind not in (None, *KINDS):
-        raise UserError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}, or None for both.")
 
 
 def vocabulary_of(tags: Sequence[Sequence[str]], tagger: Tagger) -> Vocabulary:

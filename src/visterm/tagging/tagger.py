@@ -98,14 +98,7 @@ class Tagger(TaggerEstimator):
     def of(cls, request: FitRequest) -> Self:
         """Make an unfitted tagger with the parts of a request; `fit_request` fits it.
 
-        Raises
-        ------
-        UserError
-            If `out` is an existing run, or settings are invalid.
-        EncoderMismatchError
-            If the features were made by another encoder than the requested one.
-        StorageError
-            If the path `out` exists and is not a run.
+        Raises the errors of `FitRequest.check` and `FitRequest.part_settings`.
         """
         request.check()
         encoder_params, model_params = request.part_settings()
