@@ -343,7 +343,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     bottom = height - BOTTOM_MARGIN
 
     def x_at(value: float) -> float:
-        return SIZE.left + (SIZE.right - SIZE.left) * value / x_ticks[-1]
+        return float(SIZE.left + (SIZE.right - SIZE.left) * value / x_ticks[-1])
 
     def y_at(value: float) -> float:
         return bottom - (bottom - top - 12) * value / y_ticks[-1]

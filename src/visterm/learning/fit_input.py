@@ -69,8 +69,10 @@ class Cleaning(NamedTuple):
 
         rules, tree, paths = request.rules, request.tree, request.tree == PATHS
         if request.queries is not None:
-            tag_options = {"word_vectors": request.word_vectors, "words": words or None, "tree": tree}
-            tag_options["tag_rules"] = request.tag_rules if rules.prunes else None
+            tag_options: dict[str, object] = {
+                "word_vectors": request.word_vectors, "words": words or None, "tree": tree,
+                "tag_rules": request.tag_rules if rules.prunes else None,
+            }  # fmt: skip
             for setting, value in tag_options.items():
                 if value is not None:
                     rule_names = " with stop_tags, max_share or per_user" * (setting == "tag_rules")
@@ -344,7 +346,7 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
             "WordRelations([(part, whole), ...])",
         )  # fmt: skip
     has_parts = rules.part_of is not None or (relations is not None and relations.part_of)
-    sets_parts = "part_of" in model.takes and model.part_of is not None and has_parts
+    sets_parts = "part_of" in model.takes and model.part_of is not None and bool(has_parts)
     if sets_parts or (relations is not None and rules_have_relations):
         first = "model.part_of" if sets_parts else "relations"
         raise UserError(

@@ -56,10 +56,8 @@ class StartWords(NamedTuple):
             )  # fmt: skip
 
         if len(vocabulary) and not vectors_of_tags(vectors, vocabulary)[1].any():
-            tag = f"'{vocabulary.tags[0]}'"
-            subject = f"None of the {len(vocabulary):,} tags (such as {tag}) has a" if len(vocabulary) > 1 else ""
             raise DataError(
-                f"{subject or f'{tag} has no'} vector ({source.name}).",
+                f"No tag (such as '{vocabulary.tags[0]}') has a vector ({source.name}).",
                 setting="word_vectors", value=word_vectors,
                 advice=f"Use vectors of the tags' language, or learn them from the tags: {LEARNED}.",
             )  # fmt: skip
