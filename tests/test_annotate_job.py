@@ -14,6 +14,7 @@ from refusals import refused
 from remote_photos import content, picture
 from tiny_networks import colour_network
 from visterm.core.errors import DataError, StorageError
+from visterm.core.executor import Executor
 from visterm.core.persist import file_hash
 from visterm.features.job import encode_folder
 from visterm.library.info import describe
@@ -66,7 +67,7 @@ def annotate(run, photos, monkeypatch):
     def annotated(out, *given, wanted=TWO, **how):
         tagger = Tagger.load(run, n_jobs=1)
         found = find(tagger.encoder, [str(each) for each in given or [photos.name]])
-        return annotate_into(out, tagger, found, wanted, **{"n_jobs": 1, **how})
+        return annotate_into(out, tagger, found, wanted, **{"executor": Executor(1), **how})
 
     return annotated
 

@@ -235,13 +235,9 @@ class TaggedParts(PartWork):
         return self._reuse_or_make(piece.images, content, piece.n, progress, make)
 
     def _tagged(self, piece: Piece, content: Sequence[str | None], progress: Progress) -> PartDone:
-        lines, skipped = [], []
-        for item in self._chunk_tagger.of(self._reader.chunk(piece, StepProgress(progress))):
-            if isinstance(item, Skipped):
-                skipped.append(item)
-            else:
-                lines.append(json_text(item.as_dict()) + "\n")
-
+        items = list(self._chunk_tagger.of(self._reader.chunk(piece, StepProgress(progress))))
+        skipped = [item for item in items if isinstance(item, Skipped)]
+        lines = [json_text(item.as_dict()) + "\n" for item in items if not isinstance(item, Skipped)]
         if not lines:
             return PartDone(None, skipped, 0)
         skipped_names = {item.image for item in skipped}
@@ -276,8 +272,7 @@ def annotate_into(
     source: AnnotationInput,
     wanted: TagsWanted,
     *,
-    n_jobs: int | None = None,
-    executor: Executor | None = None,
+    executor: Executor = LOCAL,
     progress: Progress = SILENT,
 ) -> AnnotateSummary:
     """Write the tags of images that `find` found into a new or existing folder, as parts of JSON lines.
@@ -286,10 +281,9 @@ def annotate_into(
     with new or changed images are made, and parts without an image of `source` are removed. The folder has its previous
     contents until the job is done.
 
-    The tagger must be loaded from a run, unchanged, as workers load the run again. `n_jobs` is the number of threads of
-    this process; an executor has its own. With an executor of several machines, all machines must be able to read the
-    run and the images, and to write `out`; a single part is made in this process. Progress advances by one step per
-    image.
+    The tagger must be loaded from a run, unchanged, as workers load the run again. With an executor of several
+    machines, all machines must be able to read the run and the images, and to write `out`; a single part is made in
+    this process. Progress advances by one step per image.
 
     Raises UserError if the run doesn't support the request; StorageError if `out` is not a folder of annotations,
     another process is writing it, its disk is full, or an image is missing at the end.
@@ -301,7 +295,7 @@ def annotate_into(
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     split = pieces_of(tagger.encoder, source, stable=True)
-    pieces_executor = for_parts(executor or Executor(n_jobs), split.pieces)
+    pieces_executor = for_parts(executor, split.pieces)
 
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()

@@ -213,16 +213,14 @@ class Tagger(TaggerEstimator):
         """
         from visterm.tagging.annotating import Annotations
 
-        annotations = Annotations([], [])
-        for item in self.annotate_each(
-            images, k, new_only=new_only, added=added, precision=precision, best_f1=best_f1,
-            min_confidence=min_confidence, progress=progress,
-        ):  # fmt: skip
-            if isinstance(item, Skipped):
-                annotations.skipped.append(item)
-            else:
-                annotations.images.append(item)
-        return annotations
+        items = list(
+            self.annotate_each(
+                images, k, new_only=new_only, added=added, precision=precision, best_f1=best_f1,
+                min_confidence=min_confidence, progress=progress,
+            )
+        )  # fmt: skip
+        skipped = [item for item in items if isinstance(item, Skipped)]
+        return Annotations([item for item in items if not isinstance(item, Skipped)], skipped)
 
     def annotate_each(
         self,
