@@ -112,7 +112,7 @@ def annotate(
         seconds = time.monotonic() - start
         if json:
             speed = {"seconds": seconds, "images_per_second": report.new / seconds}
-            emit({"annotations": str(out), **report.as_dict(), **speed, "not_read": not_read})
+            emit({"annotations": str(out), **report._asdict(), **speed, "not_read": not_read})
         if ray is not None and not report.shared:
             say(annotations.DONE_HERE)
         tag_file = out / feature_folder.DATA

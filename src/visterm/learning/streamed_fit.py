@@ -43,10 +43,9 @@ CHECKPOINT = "checkpoint.safetensors"
 def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
     """Raise UserError if a request for streamed features has options that need the tags of all images in memory."""
     options = {name: getattr(request, name) for name in ("queries", "relations", "word_vectors", "tree")}
-    options["words"] = cleaning.words or None
-    for rule in ("part_of", "isa", "stop_tags", "max_share", "per_user"):
-        options[f"tag_rules.{rule}"] = getattr(request.rules, rule) or None
-    for setting, value in options.items():
+    rules = ("part_of", "isa", "stop_tags", "max_share", "per_user")
+    rule_options = {f"tag_rules.{rule}": getattr(request.rules, rule) or None for rule in rules}
+    for setting, value in (options | {"words": cleaning.words or None} | rule_options).items():
         if value is not None:
             tree_advice = (
                 ", or write the tags above each tag into the table of tags yourself" if setting == "tree" else ""

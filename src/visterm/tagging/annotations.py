@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
@@ -248,8 +248,7 @@ class TaggedParts(PartWork):
         return PartDone(entry, skipped, len(lines))
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotateSummary:
+class AnnotateSummary(NamedTuple):
     """The results of the job, and the contents of the folder."""
 
     images: int  # All images: ``annotated + skipped``
@@ -260,10 +259,6 @@ class AnnotateSummary:
     skipped: int  # Images that could not be read
     parts: int
     shared: bool  # Whether other processes made the parts
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the summary in its JSON form."""
-        return asdict(self)
 
 
 def annotate_into(
@@ -304,7 +299,11 @@ def annotate_into(
         known = {entry.file: entry for entry in shards if folder.is_intact(entry)}
         base_job = _job(tagger, wanted, split)
         job = AnnotateIntoJob(**vars(base_job), folder=folder, request_fingerprint=request_fingerprint, known=known)
-        done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)
+        results, done_parts = pieces_executor.run(job, split.pieces, progress), []
+        with reported(progress, "tag photos", sum(piece.n for piece in split.pieces)):
+            for piece, part in zip(split.pieces, results, strict=True):
+                _refuse_missing(piece, len(part.skipped) + (part.entry.rows if part.entry else 0))
+                done_parts.append(part)
         skipped = [item for part in done_parts for item in part.skipped] + split.skipped
         contents = AnnotationContents(
             run=str(absolute(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(),
@@ -425,16 +424,6 @@ class AnnotateIntoJob(AnnotateJob):
 def _job(tagger: Tagger, wanted: TagsWanted, split: Pieces) -> AnnotateJob:
     first = split.pieces[0] if split.pieces else None
     return AnnotateJob(tagger, str(absolute(tagger.path)), wanted, os.getcwd(), split.features, first)
-
-
-def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
-    """Collect the parts; raise StorageError if an image has no line and is not skipped."""
-    done = []
-    with reported(progress, "tag photos", sum(piece.n for piece in pieces)):
-        for piece, part in zip(pieces, parts, strict=True):
-            _refuse_missing(piece, len(part.skipped) + (part.entry.rows if part.entry else 0))
-            done.append(part)
-    return done
 
 
 def _refuse_missing(piece: Piece, n: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import Estimator
 from visterm.core.progress import SILENT, Progress
 from visterm.core.registry import unknown
@@ -41,18 +41,16 @@ class TaggerEstimator(Estimator, Run):
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the constructor's settings by name, with `deep` also ``model__dim``, ``encoder__max_side`` etc."""
+        params = {part: getattr(self, part).get_params(deep=False) for part in _PARTS}
         if "_settings" in vars(self):
             settings = dict(self._settings)
         else:  # a run from disk
             names = {"encoder": ENCODERS.name_of(self.encoder), "model": MODELS.name_of(self.model)}
             n_jobs = getattr(self.parts, "n_jobs", None)
-            params = {f"{part}_params": getattr(self, part).get_params(deep=False) for part in _PARTS}
-            settings = {**names, **params, "min_count": self.min_count, "seed": self.seed, "n_jobs": n_jobs}
-        if deep:
-            for part in _PARTS:
-                part_params = getattr(self, part).get_params(deep=False)
-                settings.update((f"{part}__{name}", value) for name, value in part_params.items())
-        return settings
+            part_settings = {f"{part}_params": values for part, values in params.items()}
+            settings = {**names, **part_settings, "min_count": self.min_count, "seed": self.seed, "n_jobs": n_jobs}
+        nested = {f"{part}__{name}": value for part, values in params.items() for name, value in values.items()}
+        return settings | nested if deep else settings
 
     def set_params(self, **params: object) -> Self:
         """Change settings, such as ``model__dim`` of the model; the tagger is then unfitted.
@@ -151,7 +149,7 @@ class TaggerEstimator(Estimator, Run):
 
     def judged(
         self, images: Photos, tags: object = None
-    ) -> tuple[Callable[[], Iterator[Any]], sp.csr_array, sp.csr_array | None]:
+    ) -> tuple[Callable[[], Iterator[tuple[slice, NDArray[np.float32]]]], sp.csr_array, sp.csr_array | None]:
         """Return the scores of photos as blocks, their given tags, and their training tags, as metrics need them."""
         self._refuse_unfitted()
         corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
@@ -159,6 +157,12 @@ class TaggerEstimator(Estimator, Run):
             given_tags, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
             corpus = replace(corpus, tags=given_tags, negatives=negatives)
         X, Y, _ = encode_corpus(self.encoder, corpus, self.vocabulary)
+        if len(corpus) and X.shape[0] == 0 and self.encoder.by_number:
+            raise DataError(
+                f"None of the {count_of(len(corpus), 'photo')} to measure (such as '{corpus.names[0]}') was learned "
+                "from, and this tagger knows photos by number only (the encoder ids). Folds of photos cannot measure "
+                "it: hide some tags of each photo instead, and measure with visterm.evaluate."
+            )
         return lambda: self.score_blocks(X), Y, self.known_tags(X)
 
     @classmethod
