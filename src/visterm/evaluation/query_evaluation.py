@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +19,7 @@ from visterm.core.queries import CONFIDENCE, weigh_words
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import QueryRow, judge_images, read_query_file
+from visterm.data.query_files import QueryRow, judge_images
 from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.evaluation.evaluate import encode_for_all
 from visterm.features.training_rows import TRAIN_SPLIT, VALID_SPLIT
@@ -82,7 +81,7 @@ class Searches(NamedTuple):
 def evaluate_queries(
     taggers: Sequence[Tagger],
     corpus: Corpus,
-    queries: Path | Sequence[QueryRow] | None = None,
+    queries: Sequence[QueryRow] | None = None,
     *,
     learned: Corpus | None = None,
     max_words: int | None = 3,
@@ -97,12 +96,11 @@ def evaluate_queries(
     known by number, an image is left out of the ranking of a query if a tagger has learned all words of the query from
     it.
 
-    `queries` is a file (`visterm.data.query_files.read_query_file`) or its rows. None: queries are made from the tags
-    that all taggers know and at least `min_count` images have, with at most `max_words` words (None: the
-    number of tags of an image); `learned`, the images of the training set, is needed to tell seen queries from new
-    queries. `combine` is "sum", "product", "confidence" or None, as in `Catalogue.search`. Raises DataError if there
-    are no images, or no queries with a relevant image; UserError if `combine` needs probabilities or confidences that a
-    run does not have.
+    `queries` are the rows of a file. None: queries are made from the tags that all taggers know and at least
+    `min_count` images have, with at most `max_words` words (None: the number of tags of an image); `learned`, the
+    images of the training set, is needed to tell seen queries from new queries. `combine` is "sum", "product",
+    "confidence" or None, as in `Catalogue.search`. Raises DataError if there are no images, or no queries with a
+    relevant image; UserError if `combine` needs probabilities or confidences that a run does not have.
     """
     combinations = [_combination(combine, tagger) for tagger in taggers]
     tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
@@ -173,11 +171,8 @@ def queries_from_tags(
     return queries.texts(shared_tags.tags), words, queries.relevant, 0
 
 
-def _queries_from_file(
-    taggers: Sequence[Tagger], names: list[str], queries: Path | Sequence[QueryRow]
-) -> SharedQueries:
+def _queries_from_file(taggers: Sequence[Tagger], names: list[str], rows: Sequence[QueryRow]) -> SharedQueries:
     """Return the queries of a file that have a relevant image and, for each tagger, a known word."""
-    rows = read_query_file(queries) if isinstance(queries, Path) else queries
     judged = judge_images(rows, names)
     words, known = zip(*(words_of(judged.texts, tagger.vocabulary) for tagger in taggers), strict=True)
     numbers = reduce(np.intersect1d, known)
