@@ -18,9 +18,9 @@ from visterm.core.executor import Executor
 from visterm.core.persist import file_hash
 from visterm.features.job import encode_folder
 from visterm.library.info import describe
-from visterm.tagging import annotations as pieces
+from visterm.tagging import annotation_job as pieces
 from visterm.tagging.annotating import TagsWanted
-from visterm.tagging.annotations import annotate_into, annotation_folder, find
+from visterm.tagging.annotation_job import annotate_into, annotation_folder, find
 from visterm.tagging.tagger import Tagger
 
 N = 40

@@ -23,7 +23,7 @@ with imported_when_used():
     from visterm.data import images as image_files
     from visterm.features import folder as feature_folder
     from visterm.features import job as encoding
-    from visterm.tagging import annotating, annotations, heat_map, part_relations
+    from visterm.tagging import annotating, annotation_job, heat_map, part_relations
     from visterm.tagging import explain as explaining
 
 EXAMPLES = (
@@ -101,26 +101,26 @@ def annotate(
     tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
-    source = annotations.find(tagger.encoder, images)
+    source = annotation_job.find(tagger.encoder, images)
     not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
     limits = annotating.TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
     executor = options.executor_of(ray)
     if out is not None:
         start = time.monotonic()
         skipped_file = out / feature_folder.SKIPPED
-        report = annotations.annotate_into(out, tagger, source, limits, executor=executor, progress=Bars())
+        report = annotation_job.annotate_into(out, tagger, source, limits, executor=executor, progress=Bars())
         seconds = time.monotonic() - start
         if json:
             speed = {"seconds": seconds, "images_per_second": report.new / seconds}
             emit({"annotations": str(out), **report._asdict(), **speed, "not_read": not_read})
         if ray is not None and not report.shared:
-            say(annotations.DONE_HERE)
+            say(annotation_job.DONE_HERE)
         tag_file = out / feature_folder.DATA
         say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {tag_file}.")
         raise typer.Exit(say_skipped(persist.read_skipped(skipped_file), skipped_file))
 
     skipped: list[Skipped] = []
-    for item in annotations.annotate_found(tagger, source, limits, executor=executor, say=say, progress=Bars()):
+    for item in annotation_job.annotate_found(tagger, source, limits, executor=executor, say=say, progress=Bars()):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif json:
