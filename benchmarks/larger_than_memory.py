@@ -33,6 +33,7 @@ from visterm.encoders.named import make_encoder
 from visterm.evaluation.streamed import evaluate_streamed
 from visterm.features.streaming.memory import Plan, read_size
 from visterm.features.streaming.shards import Shards
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.streamed_fit import fit_streamed
 from visterm.tagging.annotating import ChunkTagger, TagsWanted
 from written_features import write_features
@@ -87,10 +88,8 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
     start = time.perf_counter()
     if way == "streamed":
         plan = Plan(memory + 1, memory)
-        tagger.parts, _ = fit_streamed(
-            tagger.parts, features, tags, plan,
-            work=folder / "work", any_encoder=True, valid=valid, calibration=valid > 0,
-        )  # fmt: skip
+        request = FitRequest(images=features, tags=tags, work=folder / "work", valid=valid, calibrate=valid > 0)
+        tagger.parts, _ = fit_streamed(tagger.parts, request, plan, any_encoder=True)
     else:
         tagger.fit(features, tags, valid=valid, calibrate=False)
     took = time.perf_counter() - start

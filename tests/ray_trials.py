@@ -6,7 +6,7 @@ import numpy as np
 
 from visterm.cluster import RayExecutor
 from visterm.core.checks import check_tags
-from visterm.learning.trials import TrialJob
+from visterm.learning.tune import TrialJob
 from visterm.learning.validation import Parts
 
 

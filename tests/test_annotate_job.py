@@ -14,13 +14,13 @@ from refusals import refused
 from remote_photos import content, picture
 from tiny_networks import colour_network
 from visterm.core.errors import DataError, StorageError
+from visterm.core.executor import Executor
 from visterm.core.persist import file_hash
 from visterm.features.job import encode_folder
 from visterm.library.info import describe
+from visterm.tagging import annotation_job as pieces
 from visterm.tagging.annotating import TagsWanted
-from visterm.tagging.annotations import pieces
-from visterm.tagging.annotations.job import annotate_into
-from visterm.tagging.annotations.pieces import annotation_folder, find
+from visterm.tagging.annotation_job import annotate_into, annotation_folder, find
 from visterm.tagging.tagger import Tagger
 
 N = 40
@@ -67,7 +67,7 @@ def annotate(run, photos, monkeypatch):
     def annotated(out, *given, wanted=TWO, **how):
         tagger = Tagger.load(run, n_jobs=1)
         found = find(tagger.encoder, [str(each) for each in given or [photos.name]])
-        return annotate_into(out, tagger, found, wanted, **{"n_jobs": 1, **how})
+        return annotate_into(out, tagger, found, wanted, **{"executor": Executor(1), **how})
 
     return annotated
 

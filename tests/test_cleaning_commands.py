@@ -110,7 +110,7 @@ def test_queries_are_not_pruned(folder):
     (folder / "queries.csv").write_text("query,image\nsea,1\n", encoding="utf-8")
     call = ("fit", folder, "--queries", "queries.csv", "--model", "pamir", "-o", "run", "--tag-rules", "tags.toml")
     done = run(*call)
-    assert "queries are learned. Leave these rules out." in str(done.exception)
+    assert "queries are learned. Leave it out." in str(done.exception)
 
 
 def test_a_device_is_refused_where_nothing_runs_on_one(folder):

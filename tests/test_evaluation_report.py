@@ -16,11 +16,20 @@ from visterm import Tagger
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.data.corpus import Corpus
 from visterm.data.images import data_uri
-from visterm.evaluation.charts import Series, bar_chart, line_chart
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.evaluate_run import write_report
 from visterm.evaluation.html_report import SMALL_THUMBNAIL_SIDE, Report
-from visterm.evaluation.pages import N_PICTURES, N_QUERY_PICTURES, N_ROWS, annotation_page, best_and_worst, query_page
+from visterm.evaluation.pages import (
+    N_PICTURES,
+    N_QUERY_PICTURES,
+    N_ROWS,
+    Series,
+    annotation_page,
+    bar_chart,
+    best_and_worst,
+    line_chart,
+    query_page,
+)
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.evaluation.summaries import (
     PAGE_METRICS,

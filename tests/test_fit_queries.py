@@ -141,7 +141,7 @@ def test_images_of_a_folder_are_learned_from_under_the_names_that_queries_give_t
     done = visterm(*call, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Learned 3 tags from 16 photos and 4 queries" in done.stderr
-    assert "1 image that the queries name is not among those learned from" in done.stderr
+    assert "The queries name 1 image that the fit did not learn from" in done.stderr
     catalogue = Catalogue(Tagger.load(tmp_path / "run")).add(tmp_path / "photos")
     assert all("red" in hit.image for hit in catalogue.search("red", k=6).hits)
     assert all("blue" in hit.image for hit in catalogue.search("blue", k=6).hits)

@@ -115,7 +115,7 @@ def test_numbers_that_the_run_does_not_know_are_listed_and_the_others_gone_on_wi
         (["evaluate", "RUN", "--tags", "STRANGERS"], "None of the 2 images is known"),
         (["evaluate", "RUN", "--tags", "STRANGERS", "--queries", "tags"], "None of the 2 images is known"),
         (["evaluate", "RUN", ".", "--tags", "FILE"], "Leave IMAGES out"),
-        (["evaluate", "RUN", "--tags", "TOLD"], "without the excluded entries"),
+        (["evaluate", "RUN", "--tags", "TOLD"], "map has nothing to average: no image has a relevant tag"),
     ],
 )
 def test_a_mistake_ends_in_one_line_and_exit_code_2(arguments, message, run, tmp_path):

@@ -30,6 +30,7 @@ from visterm.features.streaming.memory import Plan, machine_memory, plan_memory,
 from visterm.features.streaming.shards import NameIndex, Shards
 from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions
 from visterm.features.training_rows import NONE_HELD_OUT, read_corpus
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 from visterm.models.baselines import Prior
 from visterm.models.ranking.vse_ens import VseEns
@@ -67,11 +68,12 @@ def joined(tmp_path, drawn, table="tags.jsonl", **settings):
     return TagsOnDisk(tmp_path, shards, drawn / table, **settings)
 
 
-def fit(drawn, work, *, model="wsabie", n_jobs=1, table="tags.jsonl", epochs=3, features="features", **how):
+def fit(drawn, work, *, model="wsabie", table="tags.jsonl", epochs=3, n_jobs=1, checkpoint_seconds=20.0, **how):
     params = {"epochs": epochs} | ({"dim": 8} if model == "wsabie" else {})
     tagger = Tagger(model=model, model_params=params, n_jobs=n_jobs)
+    request = FitRequest(images=drawn / "features", tags=drawn / table, work=work, **how)
     tagger.parts, tagger.told = fit_streamed(
-        tagger.parts, drawn / features, drawn / table, SMALL, work=work, any_encoder=True, **how
+        tagger.parts, request, SMALL, any_encoder=True, checkpoint_seconds=checkpoint_seconds
     )
     return tagger
 
@@ -291,7 +293,7 @@ def test_what_needs_images_held_out_is_told_where_there_are_none(tmp_path, drawn
     no_confidences = "There are no confidences: with streamed features, they need held-out images."
     assert fit(drawn, tmp_path / "work", table="few.jsonl").told[-2:] == [NONE_HELD_OUT, no_confidences]
     assert fit(drawn, tmp_path / "work", valid=0).told[1:] == [no_confidences]
-    assert fit(drawn, tmp_path / "work", valid=0, calibration=False).told == ["Read 12 tags; 0 on one photo only."]
+    assert fit(drawn, tmp_path / "work", valid=0, calibrate=False).told == ["Read 12 tags; 0 on one photo only."]
 
 
 def test_a_fit_that_is_refused_leaves_nothing_but_a_checkpoint(tmp_path, drawn, monkeypatch):

@@ -57,7 +57,7 @@ def test_every_metric_of_the_table_is_computed_and_has_its_own_summary():
 
 @pytest.mark.parametrize("metric", [metric.example for metric in METRICS])
 def test_a_metric_over_nothing_says_so(metric):
-    with pytest.raises(DataError, match=f"{metric} has nothing to average: of 2 images and 3 tags, no image has a rel"):
+    with pytest.raises(DataError, match=f"{metric} has nothing to average: no image has a rel"):
         evaluate(SCORES, -Y, [metric], siblings=np.eye(3), tree=np.eye(3))
 
 
@@ -67,7 +67,7 @@ def test_auc_without_wrong_tags_says_so():
 
 
 def test_excluding_every_relevant_tag_says_so():
-    with pytest.raises(DataError, match="without the excluded entries"):
+    with pytest.raises(DataError, match="no image has a relevant tag"):
         evaluate(SCORES, Y, ["map"], exclude=Y)
 
 

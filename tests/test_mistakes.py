@@ -274,7 +274,7 @@ def test_a_catalogue_lists_the_tag_above_again_once_the_one_under_it_is_rejected
 
 
 def test_mistakes_that_cannot_be_looked_for_raise(catalogue):
-    with pytest.raises(UserError, match="kind is 'odd'; expected one of missing, wrong"):
+    with pytest.raises(UserError, match="kind is 'odd'; expected one of: missing, wrong"):
         catalogue.mistakes(kind="odd")
     with pytest.raises(StorageError, match="in memory"):
         Catalogue(catalogue.tagger).look_for_mistakes()

@@ -26,7 +26,7 @@ from visterm.data.word_vectors import read_word_vectors
 from visterm.data.xmp.keywords import Keywords
 from visterm.encoders.onnx_graph import network_hash, read_network
 from visterm.encoders.onnx_settings import settings_beside
-from visterm.learning.trials import TrialLog
+from visterm.learning.tune import TrialLog
 
 
 @pytest.fixture(autouse=True)

@@ -134,7 +134,7 @@ def test_columns_may_be_in_either_order_as_the_header_says(folder, tmp_path):
 def test_a_file_of_queries_has_no_map(folder):
     code, _, err = visterm("evaluate run theirs --tags theirs.csv --map words.csv --queries words.csv", folder)
     assert code != 0
-    assert "--map and a file of --queries do not go together" in err
+    assert "--map and --queries do not go together" in err
 
 
 def test_the_map_comes_before_names_and_is_not_followed_twice():

@@ -16,10 +16,12 @@ from test_cli import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, UserError
 from visterm.data.corpus import Corpus
+from visterm.data.query_files import read_query_file
 from visterm.data.tag_queries import queries_of_tags
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.metrics.retrieval import rank_queries
+from visterm.metrics.significance import compare_pairs, interval_of
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
 
@@ -71,7 +73,7 @@ def test_the_measures_are_those_of_the_models_scores_with_idf_weights(library, r
     expected = rank_queries(tagger.model.decision_function(planted.X_test), weights, queries.relevant)
     np.testing.assert_allclose(found.values[0]["AvgP"], expected.average_precision())
     assert found.texts == queries.texts(WORDS)
-    interval = found.interval("AvgP")
+    interval = interval_of(found.values[0]["AvgP"])
     assert interval.low < interval.mean < interval.high
     assert interval.mean == found.mean("AvgP") == pytest.approx(expected.average_precision().mean())
 
@@ -91,7 +93,7 @@ def test_queries_are_seen_if_an_image_learned_from_has_all_their_words(library, 
 def test_two_runs_are_compared_on_the_same_queries(library, runs):
     corpus, _ = measured(library)
     found = evaluate_queries([Tagger.load(run) for run in runs], corpus)
-    [pair] = found.compare("AvgP")
+    [pair] = compare_pairs([values["AvgP"] for values in found.values])
     assert pair.better() == 1
     assert pair.difference.low > 0
     assert pair.difference.n == len(found.texts)
@@ -105,7 +107,7 @@ def test_queries_of_a_file_are_judged_as_it_says(library, runs, tmp_path):
         'no such thing,206.jpg,1\n12" ruler,206.jpg,1\nworda,1.jpg,1\n',
         encoding="utf-8",
     )
-    found = evaluate_queries([Tagger.load(runs[0])], corpus, file)
+    found = evaluate_queries([Tagger.load(runs[0])], corpus, read_query_file(file))
     assert found.texts == ["worda, wordb", "wordc -worda"]
     assert found.n_relevant.tolist() == [1, 1]
     assert found.left_out == 3
@@ -117,7 +119,7 @@ def test_graded_relevances_of_a_file_are_measured_by_ndcg_and_shown(library, run
     file = tmp_path / "clicks.csv"
     lines = [f"{query},{image}.jpg,{clicks}" for query in ("worda", "wordb") for image, clicks in ((200, 3), (203, 1))]
     file.write_text("query,image,relevance\n" + "\n".join(lines), encoding="utf-8")
-    found = evaluate_queries([Tagger.load(runs[0])], corpus, file)
+    found = evaluate_queries([Tagger.load(runs[0])], corpus, read_query_file(file))
     assert (found.values[0]["nDCG10"] <= 1).all()
     asked = ("--tags", folder / "tags.csv", "--queries", file, "--report", "report")
     shown = visterm("evaluate", runs[0], *asked, cwd=tmp_path)
@@ -132,7 +134,7 @@ def test_nothing_to_measure_is_said_with_what_to_check(library, runs, tmp_path):
     file.write_text("query,image\nworda,nowhere.jpg\n", encoding="utf-8")
     tagger = Tagger.load(runs[0])
     with pytest.raises(DataError, match="Check that the query file has the same photo names as the tag file"):
-        evaluate_queries([tagger], corpus, file)
+        evaluate_queries([tagger], corpus, read_query_file(file))
     with pytest.raises(DataError, match="words that the run knows and at least 1000 of these photos have"):
         evaluate_queries([tagger], corpus, min_count=1000)
     with pytest.raises(DataError, match="There are no photos to measure on"):

@@ -15,9 +15,9 @@ from tiny_networks import colour_network
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
+from visterm.tagging import annotation_job as pieces
 from visterm.tagging.annotating import TagsWanted
-from visterm.tagging.annotations import pieces
-from visterm.tagging.annotations.job import AnnotateJob
+from visterm.tagging.annotation_job import AnnotateJob
 from visterm.tagging.tagger import Tagger
 
 pytest.importorskip("ray", reason="wants the extra ray")

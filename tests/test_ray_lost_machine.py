@@ -14,10 +14,9 @@ from PIL import Image
 from remote_photos import content
 from visterm.cluster import RayExecutor
 from visterm.features.job import encode_folder
+from visterm.tagging import annotation_job as pieces
 from visterm.tagging.annotating import Annotated, TagsWanted
-from visterm.tagging.annotations import pieces
-from visterm.tagging.annotations.job import annotate_into, annotate_pieces
-from visterm.tagging.annotations.pieces import find, pieces_of
+from visterm.tagging.annotation_job import annotate_into, annotate_pieces, find, pieces_of
 from visterm.tagging.tagger import Tagger
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")

@@ -126,7 +126,7 @@ def shown_things(group):
 def test_fit_says_how_many_relations_there_are_and_who_learns_from_them(place):
     # "beak of owl" is between no tags; car and bus are siblings, tree and bird have parents of their own.
     said = (
-        "Relations: 4 part-of relations between 6 of 8 tags; 2 words of the relations are not tags ('beak', 'owl'); "
+        "Relations: 4 part-of relations between 6 of 8 tags; 2 words not among the tags (such as 'beak'); "
         "2 tags with siblings."
     )
     learned, kept = ((place / f"{model}.err").read_text() for model in ("objects_and_parts", "ridge"))

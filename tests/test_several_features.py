@@ -13,6 +13,7 @@ from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write
 from visterm import Tagger
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.features.streaming.memory import Plan
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.streamed_fit import fit_streamed
 
 CUT = 250
@@ -82,8 +83,9 @@ def test_an_image_in_two_folders_is_refused_whatever_is_asked(tmp_path, drawn, e
     both = [drawn / "first", tmp_path / "third"]
     twice = f"The image '{name_of(CUT - 1)}' is in .*first and in .*third; expected one row per image"
     tagger = Tagger(model="wsabie", model_params={"epochs": 1, "dim": 4})
+    request = FitRequest(images=both, tags=drawn / "tags.jsonl", work=tmp_path / "work")
     with pytest.raises(DataError, match=twice):
-        fit_streamed(tagger.parts, both, drawn / "tags.jsonl", Plan(2, 2**20), work=tmp_path / "work", any_encoder=True)
+        fit_streamed(tagger.parts, request, Plan(2, 2**20), any_encoder=True)
     tagger = Tagger(model="prior").fit(drawn / "features", drawn / "tags.jsonl")
     with pytest.raises(DataError, match=twice):
         next(iter(tagger.annotate_each(both)))
@@ -95,8 +97,9 @@ def test_features_of_two_encoders_do_not_go_together(tmp_path, drawn):
     write(tmp_path / "other", np.ones((2, 160), np.float32), other, first=N)
     tagger = Tagger(model="wsabie")
     both = [drawn / "first", tmp_path / "other"]
+    request = FitRequest(images=both, tags=drawn / "tags.jsonl", work=tmp_path / "work")
     with pytest.raises(EncoderMismatchError, match=r"first and .*other have features of different.*Encode all"):
-        fit_streamed(tagger.parts, both, drawn / "tags.jsonl", Plan(2, 2**20), work=tmp_path / "work", any_encoder=True)
+        fit_streamed(tagger.parts, request, Plan(2, 2**20), any_encoder=True)
 
 
 @pytest.mark.parametrize("command", ["fit", "evaluate", "annotate"])

@@ -18,11 +18,10 @@ from visterm.core.errors import CorruptFileError, DivergedError, StorageError, U
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
-from visterm.learning import trials as trying
+from visterm.learning import tune as trying
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.part_settings import make_model
-from visterm.learning.trials import Range, settings_to_try
-from visterm.learning.tune import trials_file, tune
+from visterm.learning.tune import Range, settings_to_try, trials_file, tune
 from visterm.learning.validation import fit_on_all
 from visterm.models.pamir.pamir import Pamir
 
@@ -96,8 +95,6 @@ def test_a_kill_loses_the_trial_in_work_and_a_second_start_goes_on(tmp_path, fit
         search(tmp_path / "run")
     assert len(trials_file(tmp_path / "run").read_text().splitlines()) == 2
     assert not (tmp_path / "run").exists()
-    with trials_file(tmp_path / "run").open("a") as file:
-        file.write('{"key": "cut o')
     fits.stop = None
     tuned = search(tmp_path / "run")
     assert len(fits) == 4

@@ -9,7 +9,7 @@ import pytest
 
 from ray_trials import model_that, parts, trials_of
 from visterm.core.progress import SILENT
-from visterm.learning.trials import Candidate, try_settings
+from visterm.learning.tune import Candidate, try_settings
 
 ray = pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 

@@ -15,8 +15,7 @@ from visterm.cluster import RayExecutor
 from visterm.core.errors import DataError, DivergedError, UserError
 from visterm.core.progress import SILENT
 from visterm.learning.fit_request import FitRequest
-from visterm.learning.trials import Candidate, try_settings
-from visterm.learning.tune import trials_file, tune
+from visterm.learning.tune import Candidate, trials_file, try_settings, tune
 
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 

@@ -84,7 +84,7 @@ def test_runs_that_do_not_know_refuse_with_advice(library, tmp_path):
     old = Tagger.load(folder / "run")
     old.parts = old.parts.changed(calibration=old.calibration._replace(held_out=None))
     for asked in ({"precision": 0.9}, {"best_f1": True}):
-        with pytest.raises(UserError, match="has no held-out confidences to choose a cut-off"):
+        with pytest.raises(UserError, match="needs a run with confidences of held-out photos"):
             old.annotate([name], **asked)
     assert old.annotate([name], min_confidence=0.0).images[0].tags
     with pytest.raises(UserError, match=r"precision is 1\.5; expected a number above 0 and below 1"):

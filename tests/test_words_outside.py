@@ -19,9 +19,9 @@ from refusals import refused
 from visterm import Catalogue, Tagger
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import file_hash
-from visterm.core.tables import MODELS
+from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.word_vectors import WordVectors
-from visterm.learning.start_words import random_vectors_warning
+from visterm.learning.start_words import no_vectors_warning
 from visterm.learning.word_places import WordPlaces
 from visterm.models.confidence.calibration import Calibration
 
@@ -110,7 +110,7 @@ def test_fit_says_once_which_tags_have_no_vector_and_the_run_knows_its_source(pl
     [("sampled_tagger", {}, False), ("ridge", {}, False), ("sampled_tagger", {"fixed_vectors": True}, True)],
 )
 def test_vectors_that_are_random_and_stay_so_are_reported(model, params, random):
-    told = random_vectors_warning(MODELS.create(model, **params))
+    told = no_vectors_warning(MODELS.create(model, **params), ENCODERS.create("visterms"))
     assert told == "" if not random else "does not move the vectors of tags, and none were given" in told
 
 

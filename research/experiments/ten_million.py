@@ -32,6 +32,7 @@ from visterm.core.progress import Progress
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
 from visterm.features.streaming.memory import Plan, read_size
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.streamed_fit import fit_streamed
 from visterm_research.data.drawn_tags import draw_dictionary
 from written_features import write_features
@@ -92,10 +93,11 @@ def be_child(folder: Path, memory: int, dim: int, trials: int, threads: int) -> 
     tagger = Tagger(model="wsabie", model_params=params, n_jobs=threads)
     stages, start = Stages(), time.perf_counter()
     plan = Plan(memory + 1, memory)
-    tagger.parts, _ = fit_streamed(
-        tagger.parts, folder / "features", folder / "tags.jsonl", plan,
-        work=folder / "work", any_encoder=True, valid=0.01, calibration=False, separator=";", progress=stages,
+    request = FitRequest(
+        images=folder / "features", tags=folder / "tags.jsonl", work=folder / "work", valid=0.01, calibrate=False,
+        tag_rules={"separator": ";"},
     )  # fmt: skip
+    tagger.parts, _ = fit_streamed(tagger.parts, request, plan, any_encoder=True, progress=stages)
     end = time.perf_counter()
     tagger.save(folder / "run")
     [epoch] = tagger.model.history_

@@ -22,10 +22,8 @@ with imported_when_used():
     from visterm.data import images as image_files
     from visterm.features import folder as feature_folder
     from visterm.features import job as encoding
-    from visterm.tagging import annotating, heat_map, part_relations
+    from visterm.tagging import annotating, annotation_job, heat_map, part_relations
     from visterm.tagging import explain as explaining
-    from visterm.tagging.annotations import job as annotation_job
-    from visterm.tagging.annotations import pieces as annotation_pieces
 
 EXAMPLES = (
     ("visterm annotate run photo.jpg", "five tags for one photo"),
@@ -98,7 +96,7 @@ def annotate(
     tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
-    source = annotation_pieces.find(tagger.encoder, images)
+    source = annotation_job.find(tagger.encoder, images)
     not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
     limits = annotating.TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
     executor = options.executor_of(ray)
@@ -109,7 +107,7 @@ def annotate(
         seconds = time.monotonic() - start
         if json:
             speed = {"seconds": seconds, "images_per_second": report.new / seconds}
-            emit({"annotations": str(out), **report.as_dict(), **speed, "not_read": not_read})
+            emit({"annotations": str(out), **report._asdict(), **speed, "not_read": not_read})
         if ray is not None and not report.shared:
             say(annotation_job.DONE_HERE)
         tag_file = out / feature_folder.DATA

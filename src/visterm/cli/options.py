@@ -20,7 +20,7 @@ from visterm.core.remote import as_path
 with imported_when_used():
     from visterm.core import checks, executor, persist, tables
     from visterm.encoders import named
-    from visterm.learning import trials
+    from visterm.learning import tune
     from visterm.metrics import table
 
 argument = partial(typer.Argument, show_default=False)
@@ -212,12 +212,12 @@ def value_of(text: str) -> Any:
         return text
 
 
-def choices(pairs: list[str]) -> dict[str, trials.Choices]:
+def choices(pairs: list[str]) -> dict[str, tune.Choices]:
     """Parse the values to try for each setting: ``dim=50,100``, ``learning_rate=0.0001:0.1:log``, ``dim=20:200``.
 
     Raises UserError if a pair is invalid, or a name is given twice.
     """
-    space: dict[str, trials.Choices] = {}
+    space: dict[str, tune.Choices] = {}
     form = "NAME=VALUE,VALUE or NAME=LOW:HIGH or NAME=LOW:HIGH:log, for example --grid dim=50,100"
     for name, text in _texts_by_name(pairs, "--grid", form).items():
         parts = text.split(":")
@@ -230,7 +230,7 @@ def choices(pairs: list[str]) -> dict[str, trials.Choices]:
                 )
             if parts[2:] and low <= 0:
                 raise UserError(f"--grid {name}={text} is drawn by its logarithm; expected ends above 0.")
-            space[name] = trials.Range(low, high, log=bool(parts[2:]))
+            space[name] = tune.Range(low, high, log=bool(parts[2:]))
             continue
         values = [value_of(part.strip()) for part in text.split(",")]
         if "" in values:

@@ -146,10 +146,9 @@ def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: 
     """Print which tags are parts of which, with the model's scores; relations in the tag rules count as known."""
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
-    rules = replace(rules, isa=None)
-    relation_sources.check_sources(rules)
+    relation_sources.check_sources(replace(rules, isa=None))
     tagger = visterm.Tagger.load(run)
-    rule_relations = relation_sources.read_relations(rules, tagger.vocabulary)
+    rule_relations = relation_sources.WordRelations.read(tagger.vocabulary, part_of=rules.part_of)
     find_relations = part_relations.known_relations if which == KNOWN else part_relations.believed_relations
     relations = find_relations(tagger, k, rule_relations)
     if out is not None:

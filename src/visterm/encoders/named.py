@@ -290,7 +290,7 @@ def hub_client() -> Any:
         import huggingface_hub.constants
     except ImportError as error:
         raise MissingExtraError(
-            "Fetching networks needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
+            "The Hugging Face hub needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
         ) from error
     return huggingface_hub
 

@@ -23,9 +23,8 @@ from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k
 from visterm.learning.run import Run
 from visterm.metrics import check_metrics, measure
-from visterm.metrics.ranking import Judgements
 from visterm.metrics.report import means
-from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
+from visterm.metrics.significance import interval_of
 from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
@@ -60,14 +59,6 @@ class AnnotationEvaluation:
         """Return the value of a metric for a tagger."""
         return float(np.nanmean(self.values[tagger][metric]))
 
-    def interval(self, metric: str, tagger: int = 0) -> Interval | None:
-        """Return the mean with its 95 % bootstrap interval over images or tags; None if the metric is not a mean."""
-        return interval_of(self.values[tagger][metric]) if is_mean(metric) else None
-
-    def compare(self, metric: str) -> list[Compared]:
-        """Compare each pair of taggers over images or tags; an empty list if the metric is not a mean."""
-        return compare_pairs([values[metric] for values in self.values]) if is_mean(metric) else []
-
     def best_tags(self, images: Sequence[int], k: int) -> list[Ranking]:
         """Return the first tagger's best tags of the images, as columns of `vocabulary`, without hidden tags."""
         rows, ranker = np.asarray(images, np.int64), self.rankers[0]
@@ -95,6 +86,14 @@ def is_mean(metric: str) -> bool:
     """Return whether a metric is a mean over images or tags, and so has an interval."""
     [requested] = check_metrics(metric).values()
     return requested.metric.name not in JOINT_METRICS
+
+
+def figures_of(values: dict[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+    """Return the value of each metric and, for means, the 95 % bootstrap interval over images or tags."""
+    return {
+        metric: interval_of(array)._asdict() if is_mean(metric) else {"mean": float(array[0])}
+        for metric, array in values.items()
+    }
 
 
 def evaluate_taggers(
@@ -136,7 +135,6 @@ def evaluate_taggers(
 
     Y = vocabulary.encode(readable_corpus.tags, readable_corpus.negatives)
     hidden = _learned_tags(taggers, rows, vocabulary)
-    judgements = Judgements.of(Y, hidden)
     rankers = []
     for tagger, X in zip(taggers, rows, strict=True):
         columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
@@ -147,7 +145,7 @@ def evaluate_taggers(
 
     for ranker in rankers:
         tagger_values = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
-        tagger_values, undefined = without_undefined(tagger_values, optional, judgements)
+        tagger_values, undefined = without_undefined(tagger_values, optional)
         values.append(tagger_values)
 
     return AnnotationEvaluation(
@@ -171,7 +169,7 @@ def count_learned(run: Run, corpus: Corpus) -> int:
 
 
 def without_undefined(
-    values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
+    values: dict[str, NDArray[np.float64]], optional: Sequence[str]
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
     """Leave out optional metrics without values to average, unless no metric has any; return the others, and reasons.
 
@@ -180,12 +178,12 @@ def without_undefined(
     undefined: dict[str, str] = {}
     for name in optional:
         try:
-            means({name: values[name]}, judgements)
+            means({name: values[name]})
         except DataError as error:
             undefined[name] = str(error)
     if len(undefined) < len(values):
         values = {name: array for name, array in values.items() if name not in undefined}
-    means(values, judgements)
+    means(values)
     return values, undefined
 
 

@@ -30,7 +30,7 @@ from visterm.evaluation.evaluate import (
     AnnotationEvaluation,
     count_learned,
     evaluate_taggers,
-    is_mean,
+    figures_of,
 )
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
@@ -52,7 +52,6 @@ from visterm.features.training_rows import Photos, read_corpus
 from visterm.learning.fit_input import plan_streaming
 from visterm.learning.query_rows import query_corpus, query_lines
 from visterm.metrics import check_metrics
-from visterm.metrics.significance import interval_of
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
@@ -93,28 +92,21 @@ class EvaluateRequest:
             advice = "Add `queries`: a file, or 'tags'; or leave it out."
             raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
 
-        annotation_settings = {
+        is_file = self.queries not in (None, QUERIES_OF_TAGS)
+        conflicts = {
             "metrics": (self.metrics, "queries are measured by AvgP, BEP and P10"),
             "bands": (self.bands, "bands are for predicted tags"),
             "precision": (self.precision, "it is the precision of predicted tags"),
+            "map": (self.map if is_file else None, "tags are mapped for queries from tags (`queries`: 'tags')"),
         }
-        for setting, (value, reason) in annotation_settings.items():
+        for setting, (value, reason) in conflicts.items():
             if self.queries is not None and value:
                 problem = f"`{setting}` and `queries` do not go together: {reason}."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
 
-        if self.map is not None and self.queries not in (None, QUERIES_OF_TAGS):
-            problem = "`map` and a file of `queries` do not go together."
-            raise UserError(
-                problem,
-                setting="map",
-                value=self.map,
-                advice="Set `queries` to 'tags', for queries from the photos' tags.",
-            )
         if self.isa is not None and not self.isa.is_file():
             problem, advice = f"There is no file {self.isa}.", "Correct the rule isa of the `tag_rules`."
             raise UserError(problem, setting="tag_rules", value=self.isa, advice=advice)
-
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 
@@ -403,12 +395,9 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     _report_left_out(evaluation, 1, len(tagger.vocabulary), say)
     _warn_of_learned([run], [evaluation.n_learned], evaluation.n_images, say)
     values = {name: float(np.nanmean(array)) for name, array in evaluation.values.items()}
-    figures: Figures = {
-        name: interval_of(array)._asdict() if is_mean(name) else {"mean": values[name]}
-        for name, array in evaluation.values.items()
-    }
+    runs = [{"run": run, "metrics": figures_of(evaluation.values)}]
     counts = {"images": evaluation.n_images, "tags": len(tagger.vocabulary)}
-    return Measured(values, counts | {"runs": [{"run": run, "metrics": figures}], "pairs": []}, evaluation.skipped)
+    return Measured(values, counts | {"runs": runs, "pairs": []}, evaluation.skipped)
 
 
 def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:

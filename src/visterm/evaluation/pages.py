@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.types import Tag
 from visterm.core.wording import count_of
-from visterm.evaluation.charts import Series, bar_chart, line_chart
 from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
-from visterm.evaluation.html_report import SMALL_THUMBNAIL_SIDE, Cell, Report, Shown
+from visterm.evaluation.html_report import MACROS, SMALL_THUMBNAIL_SIDE, Cell, Report, Shown
 from visterm.evaluation.query_evaluation import MAX_CURVE_RANK, RECALLS, QueryEvaluation
 from visterm.evaluation.summaries import (
     CURVE_KS,
@@ -42,6 +44,20 @@ MAX_PICTURED_RUNS = 4  # Show pictures of at most this many runs; the tables hav
 
 VERDICT_TEXTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no significant difference", "")}
 """Sign of a significant difference between two runs (0: not significant) -> its text and its CSS class."""
+
+# Charts are inline SVG without matplotlib: it is a dependency of 70 MB, and its SVG cannot adapt to a dark page
+LINES_HEIGHT, BOTTOM_MARGIN, GROUP_GAP, VALUES_WIDTH, HEADING_HEIGHT, N_TICKS = 300, 42, 7, 42, 24, 5
+SIZE = SimpleNamespace(
+    width=480, left=46, right=466, bar=11, labels=150, legend_row=18, max_label=22, max_name=62, colours=6
+)
+"""Sizes of charts in pixels, with the ends of the x axis, and maximum lengths of texts."""
+
+
+class Series(NamedTuple):
+    """One line, or the bars of one colour."""
+
+    name: str
+    values: Sequence[float]
 
 
 def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> Report:
@@ -91,14 +107,13 @@ def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None
         f"{' The largest value of a row is marked.' * (len(names) > 1)}",
     )
     rows = []
-    for name in results["runs"][0]["metrics"]:
-        figures = [run["metrics"][name] for run in results["runs"]]
-        highest = max(figure["mean"] for figure in figures)
+    runs = results["runs"]
+    for name in runs[0]["metrics"]:
+        highest = max(run["metrics"][name]["mean"] for run in runs)
         [(metric, _)] = check_metrics(name).values()
-        rows.append([Cell(name, metric.summary)])
-        for figure in figures:
-            mark = "best" if len(figures) > 1 and figure["mean"] == highest else ""
-            rows[-1].append(Cell(band_figure({name: figure}, name), interval_text(figure), mark))
+        is_best = [len(runs) > 1 and run["metrics"][name]["mean"] == highest for run in runs]
+        cells = [_cell(run["metrics"], name, "best" * best) for run, best in zip(runs, is_best, strict=True)]
+        rows.append([Cell(name, metric.summary), *cells])
     report.cells(["measure", *names], rows)
 
 
@@ -133,7 +148,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -
         rows = []
         for band in bands:
             figures = band["runs"][number]["metrics"]
-            cells = [Cell(band_figure(figures, metric), interval_text(figures.get(metric))) for metric in metrics]
+            cells = [_cell(figures, metric) for metric in metrics]
             counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
         header = ["training photos of a tag", "tags", "photos", *metrics]
@@ -234,7 +249,7 @@ def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Seque
 
 
 def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> None:
-    """Add a table of kinds by measures for a single run; for several runs, a table of kinds by runs per measure."""
+    """Add a table of kinds by measures for each run."""
     report.section(
         "Measures by kind of query",
         "AvgP: average precision. BEP: precision at the number of relevant images (break-even point). P10: precision "
@@ -243,25 +258,17 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         f"Easy queries have {MIN_EASY_IMAGES} or more relevant images, difficult queries have fewer. Seen queries have "
         "a relevant training image, test-only queries have none.",
     )
-    runs = results["runs"]
-    kinds = runs[0]["kinds"]
-    numbers = {kind: [Cell(kind), Cell(f"{figures['queries']:,}")] for kind, figures in kinds.items()}
-    if len(runs) == 1:
-        rows = [[*numbers[kind], *(_cell(figures[name]) for name in measures)] for kind, figures in kinds.items()]
-        report.cells(["queries", "number", *measures], rows)
-        return
-
-    for measure in measures:
-        rows = []
-        for kind in kinds:
-            figures = [run["kinds"][kind][measure] for run in runs]
-            highest = max(figure["mean"] for figure in figures)
-            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == highest)) for figure in figures)])
-        report.cells(["queries", "number", *(run["run"] for run in runs)], rows, caption=measure)
+    for run in results["runs"]:
+        rows = [
+            [Cell(kind), Cell(f"{figures['queries']:,}"), *(_cell(figures, measure) for measure in measures)]
+            for kind, figures in run["kinds"].items()
+        ]
+        report.cells(["queries", "number", *measures], rows, run["run"] if len(results["runs"]) > 1 else "")
 
 
-def _cell(figure: dict[str, float], mark: str = "") -> Cell:
-    return Cell(f"{figure['mean']:.3f}", interval_text(figure), mark)
+def _cell(figures: Figures, metric: str, mark: str = "") -> Cell:
+    """Return the cell of a metric with its interval; a dash if it has no value."""
+    return Cell(band_figure(figures, metric), interval_text(figures.get(metric)), mark)
 
 
 def _add_query_curves(report: Report, evaluation: QueryEvaluation, names: Sequence[str]) -> None:
@@ -322,3 +329,56 @@ def best_and_worst(
     worst_first = defined_queries[np.lexsort((defined_queries, -n_relevant[defined_queries], values[defined_queries]))]
     best = best_first[: min(max_queries, (defined_queries.size + 1) // 2)].tolist()
     return best, [query for query in worst_first.tolist() if query not in best][:max_queries]
+
+
+def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[float]], lines: Sequence[Series]) -> str:
+    """Return a line chart with points as SVG; both axes start at 0 and end at a round number.
+
+    `x` has the x values of each line, and `lines` the y values.
+    """
+    x_ticks = _ticks(max((max(x_values, default=0.0) for x_values in x), default=1.0))
+    y_ticks = _ticks(max((max(line.values, default=0.0) for line in lines), default=1.0))
+    top = _legend_height(lines)
+    height = LINES_HEIGHT + top
+    bottom = height - BOTTOM_MARGIN
+
+    def x_at(value: float) -> float:
+        return float(SIZE.left + (SIZE.right - SIZE.left) * value / x_ticks[-1])
+
+    def y_at(value: float) -> float:
+        return bottom - (bottom - top - 12) * value / y_ticks[-1]
+
+    points = [
+        [(x_at(a), y_at(b), f"{line.name}: {y_label} {b:.3f} at {x_label} {a:.3g}") for a, b in zip(*pair, strict=True)]
+        for line, pair in ((line, (x_values, line.values)) for x_values, line in zip(x, lines, strict=True))
+    ]
+    ticks = [(x_at(tick), tick) for tick in x_ticks], [(y_at(tick), tick) for tick in y_ticks]
+    return str(MACROS.line_chart(title, x_label, y_label, lines, points, *ticks, SIZE, top, bottom, height))
+
+
+def bar_chart(title: str, caption: str, labels: Sequence[tuple[str, str]], bars: Sequence[Series]) -> str:
+    """Return a chart of horizontal bars as SVG, with a group of bars per label and one bar per series.
+
+    `title` is for screen readers, and `caption` is shown above the bars. A label is the name of a group and a note
+    after it. A series has a value from 0 to 1 (the full width) per label; NaN draws no bar.
+    """
+    top = _legend_height(bars) + HEADING_HEIGHT
+    group_height = SIZE.bar * len(bars) + GROUP_GAP
+    full_width = SIZE.width - SIZE.labels - VALUES_WIDTH
+    height = top + len(labels) * group_height
+    return str(MACROS.bar_chart(title, caption, labels, bars, SIZE, top, group_height, full_width, height))
+
+
+def _legend_height(series: Sequence[Series]) -> int:
+    """Return the height of a legend with one series per row; a single series has none."""
+    return SIZE.legend_row * len(series) if len(series) > 1 else 0
+
+
+def _ticks(maximum: float) -> list[float]:
+    """Return about five round numbers, from 0 to the first round number that is not below `maximum`."""
+    if not maximum > 0:
+        return [0.0, 1.0]
+    min_step = maximum / N_TICKS
+    power = 10.0 ** math.floor(math.log10(min_step))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= min_step * 0.999)
+    return [step * number for number in range(math.ceil(maximum / step - 1e-9) + 1)]

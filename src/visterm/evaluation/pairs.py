@@ -30,7 +30,7 @@ OF_LISTS = ("coverage", "popularity")  # Metrics of all recommended items togeth
 class PairMeasures(Framed):
     """Values of metrics, with 95 % intervals, and the seconds of the fit and of ranking all items for each user."""
 
-    entries: list[dict[str, Any]]
+    entries: list[dict[str, object]]
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each model and metric: value, low, high, n, fit_seconds and rank_seconds."""
@@ -101,7 +101,7 @@ def evaluate_pairs(
     else:
         held_out = _held_out(train, Pairs.of(test, **columns))
 
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, object]] = []
     compared: Sequence[Any] = models if isinstance(models, list | tuple) else [models]
     progress.start("compare models", len(compared))
     for model in compared:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
+from functools import partial, reduce
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,14 +19,14 @@ from visterm.core.queries import CONFIDENCE, weigh_words
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import QueryRow, judge_images, read_query_file
+from visterm.data.query_files import QueryRow, judge_images
 from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.evaluation.evaluate import encode_for_all
 from visterm.features.training_rows import TRAIN_SPLIT, VALID_SPLIT
 from visterm.learning.part_settings import check_combination
+from visterm.learning.query_rows import words_of
 from visterm.metrics.ranking import Scores
 from visterm.metrics.retrieval import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
-from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.tagger import Tagger
 
 MIN_COUNT = 2
@@ -63,17 +62,6 @@ class QueryEvaluation:
         values = self.values[tagger][measure][self.kinds[kind]]
         return float(np.nanmean(values)) if (~np.isnan(values)).any() else math.nan
 
-    def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
-        """Return the mean of a measure over the queries of a kind, with its 95 % bootstrap interval over queries.
-
-        The interval of a single query has zero width. Raises DataError if there are no queries.
-        """
-        return interval_of(self.values[tagger][measure][self.kinds[kind]])
-
-    def compare(self, measure: str) -> list[Compared]:
-        """Compare every two taggers over all queries, with p-values corrected for the number of pairs."""
-        return compare_pairs([values[measure] for values in self.values])
-
     def best_images(self, queries: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
         """Return the best images of the queries, as row numbers of `corpus`."""
         scores, weights, hidden, combine = self.searches[tagger]
@@ -93,7 +81,7 @@ class Searches(NamedTuple):
 def evaluate_queries(
     taggers: Sequence[Tagger],
     corpus: Corpus,
-    queries: Path | Sequence[QueryRow] | None = None,
+    queries: Sequence[QueryRow] | None = None,
     *,
     learned: Corpus | None = None,
     max_words: int | None = 3,
@@ -108,12 +96,11 @@ def evaluate_queries(
     known by number, an image is left out of the ranking of a query if a tagger has learned all words of the query from
     it.
 
-    `queries` is a file (`visterm.data.query_files.read_query_file`) or its rows. None: queries are made from the tags
-    that all taggers know and at least `min_count` images have, with at most `max_words` words (None: the
-    number of tags of an image); `learned`, the images of the training set, is needed to tell seen queries from new
-    queries. `combine` is "sum", "product", "confidence" or None, as in `Catalogue.search`. Raises DataError if there
-    are no images, or no queries with a relevant image; UserError if `combine` needs probabilities or confidences that a
-    run does not have.
+    `queries` are the rows of a file. None: queries are made from the tags that all taggers know and at least
+    `min_count` images have, with at most `max_words` words (None: the number of tags of an image); `learned`, the
+    images of the training set, is needed to tell seen queries from new queries. `combine` is "sum", "product",
+    "confidence" or None, as in `Catalogue.search`. Raises DataError if there are no images, or no queries with a
+    relevant image; UserError if `combine` needs probabilities or confidences that a run does not have.
     """
     combinations = [_combination(combine, tagger) for tagger in taggers]
     tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
@@ -184,26 +171,13 @@ def queries_from_tags(
     return queries.texts(shared_tags.tags), words, queries.relevant, 0
 
 
-def _queries_from_file(
-    taggers: Sequence[Tagger], names: list[str], queries: Path | Sequence[QueryRow]
-) -> SharedQueries:
+def _queries_from_file(taggers: Sequence[Tagger], names: list[str], rows: Sequence[QueryRow]) -> SharedQueries:
     """Return the queries of a file that have a relevant image and, for each tagger, a known word."""
-    rows = read_query_file(queries) if isinstance(queries, Path) else queries
-    judged_queries = judge_images(rows, names)
-    words: list[list[sp.csr_array]] = [[] for _ in taggers]
-    numbers: list[int] = []
-    for number, text in enumerate(judged_queries.texts):
-        try:
-            weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
-        except UserError:
-            continue
-        if all(row.nnz for row in weights):
-            numbers.append(number)
-            for tagger_rows, row in zip(words, weights, strict=True):
-                tagger_rows.append(row)
-    stacked = [as_csr(sp.vstack(parts, format="csr")) if numbers else sp.csr_array((0, 1)) for parts in words]
-    n_texts = len({row.query for row in rows})
-    return [judged_queries.texts[i] for i in numbers], stacked, judged_queries.relevant[numbers], n_texts - len(numbers)
+    judged = judge_images(rows, names)
+    words, known = zip(*(words_of(judged.texts, tagger.vocabulary) for tagger in taggers), strict=True)
+    numbers = reduce(np.intersect1d, known)
+    n_left_out = len({row.query for row in rows}) - numbers.size
+    return [judged.texts[i] for i in numbers], [part[numbers] for part in words], judged.relevant[numbers], n_left_out
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import UnknownNameError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix, Skipped
@@ -39,7 +39,7 @@ from visterm.features.streaming.joining import (
 from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint
 from visterm.metrics import check_metrics, measure
-from visterm.metrics.ranking import Block, Judgements
+from visterm.metrics.ranking import Block
 from visterm.models.base import Annotator
 from visterm.tagging.tagger import Tagger
 
@@ -97,15 +97,13 @@ def evaluate_streamed(
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
         judged = MeasuredTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
-        Y = judged.Y()
-        n_learned = sum(tagger.learned_images.count(judged.names(number)) for number in range(len(shards)))
-        progress.start("evaluate", shards.n_rows * n_passes)
-        try:
+        numbers = range(len(shards))
+        Y = sp.csr_array(sp.vstack([judged.rows_at(judged.measured_positions(n)) for n in numbers], format="csr"))
+        n_learned = sum(tagger.learned_images.count(judged.names(n)) for n in numbers)
+        with reported(progress, "evaluate", shards.n_rows * n_passes):
             scores = ShardScores(tagger.model, shards, judged, progress)
             values = measure(scores, Y, list(metrics), siblings=siblings)
-        finally:
-            progress.finish()
-        values, undefined = without_undefined(values, optional, Judgements.of(Y))
+        values, undefined = without_undefined(values, optional)
         return StreamedEvaluation(
             values, judged.n_images, judged.n_given, judged.n_unknown, n_learned, judged.skipped, judged.remarks,
             n_with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
@@ -196,11 +194,6 @@ class MeasuredTags(JoinedTable):
         selected = self.measured_positions(number) - self.shards.starts[number]
         names = self.shards.names(number) if selected.size else []
         return [names[n] for n in selected]
-
-    def Y(self) -> sp.csr_array:  # noqa: N802, the field's name for this matrix
-        """Return the tags of the images to measure on, shape (n_images, n_tags)."""
-        parts = [self.rows_at(self.measured_positions(number)) for number in range(len(self.shards))]
-        return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
         """Read the table: store the splits and tags of images; append images without features to `unread`."""

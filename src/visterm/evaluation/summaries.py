@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.evaluation.evaluate import AnnotationEvaluation, Ranker, is_mean
+from visterm.evaluation.evaluate import AnnotationEvaluation, Ranker, figures_of, is_mean
 from visterm.evaluation.query_evaluation import RECALLS, QueryEvaluation
 from visterm.metrics.bands import band_values, frequency_bands
-from visterm.metrics.significance import Compared, interval_of, share_of_right
+from visterm.metrics.significance import compare_pairs, interval_of, share_of_right
 from visterm.tagging.annotating import cutoff_of
 
 Figures: TypeAlias = dict[str, Any]
@@ -37,15 +37,11 @@ PRECISION_HEADER = ("training photos of a tag", "requested", "achieved", "right"
 
 def annotation_summary(evaluation: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]) -> Figures:
     """Return the metrics of each run with intervals, and the comparisons of each pair of runs."""
-    runs = []
-    for number, name in enumerate(names):
-        intervals = {metric: evaluation.interval(metric, number) for metric in metrics}
-        figures = {
-            metric: {"mean": evaluation.mean(metric, number)} if interval is None else interval._asdict()
-            for metric, interval in intervals.items()
-        }
-        runs.append({"run": name, "metrics": figures})
-    pairs = _pair_figures({metric: evaluation.compare(metric) for metric in metrics if is_mean(metric)}, names)
+    runs = [
+        {"run": name, "metrics": figures_of({metric: values[metric] for metric in metrics})}
+        for name, values in zip(names, evaluation.values, strict=True)
+    ]
+    pairs = _pair_figures(evaluation.values, filter(is_mean, metrics), names)
     return {"images": len(evaluation.corpus), "tags": len(evaluation.vocabulary), "runs": runs, "pairs": pairs}
 
 
@@ -77,11 +73,12 @@ def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> Figures:
         kinds: Figures = {}
         for kind, mask in evaluation.kinds.items():
             if not math.isnan(evaluation.mean("AvgP", kind, number)):
-                intervals = {measure: evaluation.interval(measure, kind, number)._asdict() for measure in measures}
+                values = {measure: evaluation.values[number][measure][mask] for measure in measures}
+                intervals = {measure: interval_of(array)._asdict() for measure, array in values.items()}
                 kinds[kind] = {"queries": int(mask.sum())} | intervals
         runs.append({"run": name, "kinds": kinds})
 
-    pairs = _pair_figures({measure: evaluation.compare(measure) for measure in measures}, names)
+    pairs = _pair_figures(evaluation.values, measures, names)
     return {"queries": len(evaluation.texts), "runs": runs, "pairs": pairs}
 
 
@@ -102,11 +99,13 @@ def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
     return results
 
 
-def _pair_figures(comparisons_by_measure: dict[str, list[Compared]], names: Sequence[str]) -> list[Figures]:
-    """Return one entry per pair of runs, with the comparison by each measure."""
+def _pair_figures(
+    values: Sequence[dict[str, NDArray[np.float64]]], measures: Iterable[str], names: Sequence[str]
+) -> list[Figures]:
+    """Compare each pair of runs by their values of each measure; return one entry per pair."""
     pairs: dict[tuple[int, int], Figures] = {}
-    for measure, comparisons in comparisons_by_measure.items():
-        for pair in comparisons:
+    for measure in measures:
+        for pair in compare_pairs([run_values[measure] for run_values in values]):
             first, second, difference = pair.first, pair.second, pair.difference
             pairs.setdefault((first, second), {"first": names[first], "second": names[second]})[measure] = {
                 "mean": difference.mean, "low": difference.low, "high": difference.high,
@@ -131,13 +130,10 @@ def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list
     bands = []
     for band in frequency_bands(evaluation.vocabulary.counts):
         relevant = evaluation.Y[:, band.tags] > 0
-        runs = []
-        for name, values in zip(names, evaluation.values, strict=True):
-            figures = {
-                metric: interval_of(tag_values)._asdict() if is_mean(metric) else {"mean": float(tag_values[0])}
-                for metric, tag_values in band_values(values, band, TAG_K).items()
-            }
-            runs.append({"run": name, "metrics": figures})
+        runs = [
+            {"run": name, "metrics": figures_of(band_values(values, band, TAG_K))}
+            for name, values in zip(names, evaluation.values, strict=True)
+        ]
         bands.append({
             "band": band.name,
             "least": band.least,

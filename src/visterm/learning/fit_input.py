@@ -31,7 +31,7 @@ from visterm.features.training_rows import as_images, read_corpus, unused_rows_r
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned
 from visterm.learning.query_rows import query_corpus, query_lines
-from visterm.learning.relations import WordRelations, check_sources, read_relations, tags_to_learn
+from visterm.learning.relations import WordRelations, check_sources, tags_to_learn
 from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
 
@@ -70,28 +70,20 @@ class Cleaning(NamedTuple):
 
         rules, tree, paths = request.rules, request.tree, request.tree == PATHS
         if request.queries is not None:
-            tag_options = {"word_vectors": request.word_vectors, "words": words or None, "tree": tree}
+            tag_options: dict[str, object] = {
+                "word_vectors": request.word_vectors, "words": words or None, "tree": tree,
+                "tag_rules": request.tag_rules if rules.prunes else None,
+            }  # fmt: skip
             for setting, value in tag_options.items():
                 if value is not None:
+                    rule_names = " with stop_tags, max_share or per_user" * (setting == "tag_rules")
                     raise UserError(
-                        f"`{setting}` is for learning tags, but queries are learned.",
+                        f"`{setting}`{rule_names} is for learning tags, but queries are learned.",
                         setting=setting, value=value, advice="Leave it out.",
                     )  # fmt: skip
-            if rules.prunes:
-                raise UserError(
-                    "The tag rules stop_tags, max_share and per_user leave out tags, but queries are learned.",
-                    setting="tag_rules", value=request.tag_rules, advice="Leave these rules out.",
-                )  # fmt: skip
         if isinstance(tree, str | os.PathLike):
             tree = None if paths else read_related(tree, TREE_FILE)
         return cls(rules, rules.aliases, words, tree, paths)
-
-    def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
-        """Return the corpus without the tags that the rules leave out, and the counts to save with the run."""
-        pruned = prune(corpus, self.rules, self.aliases)
-        for remark in pruned.remarks:
-            say(remark)
-        return pruned.corpus, pruned.facts
 
     def with_synonyms(self, corpus: Corpus) -> Cleaning:
         """Return this cleaning with the synonyms that came with the tags, except those that are tags themselves."""
@@ -292,8 +284,10 @@ def clean_images(
 
     corpus, full_cleaning = cleaning.with_synonyms(corpus).with_ancestors(corpus, say)
     if full_cleaning.rules.prunes:
-        corpus, left_out = full_cleaning.prune(corpus, say)
-        facts |= left_out
+        pruned = prune(corpus, full_cleaning.rules, full_cleaning.aliases)
+        corpus, facts = pruned.corpus, facts | pruned.facts
+        for remark in pruned.remarks:
+            say(remark)
 
     relations = _relations(start.model, request, corpus, full_cleaning, say, with_relations=with_relations)
     encoder, encoded = start.encoder, corpus.encoded
@@ -305,11 +299,24 @@ def clean_images(
 def _relations(
     model: Annotator, request: FitRequest, corpus: Corpus, cleaning: Cleaning, say: Say, *, with_relations: bool
 ) -> WordRelations:
-    """Return the relations between tags, from the request or from the tag rules, together with the tree."""
+    """Return the relations between tags, from the request or from the tag rules, together with the tree.
+
+    Report how many relations the rules have, and whether the model uses them.
+    """
     rules, relations = request.rules, request.relations or WordRelations()
-    rules_have_relations = rules.part_of is not None or rules.isa is not None
-    if with_relations and request.relations is None and (rules_have_relations or "part_of" in model.takes):
-        relations = relations_to_learn(model, request, corpus, cleaning.aliases, say)
+    name, takes_parts = MODELS.name_of(model), "part_of" in model.takes
+    if with_relations and request.relations is None:
+        if rules.part_of is None and takes_parts and model.part_of is None:
+            say(f"The model '{name}' has no relations (the tag rule part_of): without them it trains like wsabie.")
+        if rules.part_of is not None or rules.isa is not None:
+            vocabulary = tags_to_learn(corpus, request.min_count, cleaning.aliases)
+            relations = WordRelations.read(vocabulary, part_of=rules.part_of, is_a=rules.isa)
+            say(f"Relations: {relations.summary(vocabulary)}")
+        if rules.part_of is not None and not takes_parts:
+            say(
+                f"The model '{name}' learns nothing from part-of relations; they are kept for searches that expand "
+                "their words by parts."
+            )
     if cleaning.tree is not None:  # parents in the tree are also is-a relations
         relations = relations._replace(is_a=relations.is_a or cleaning.tree, tree=cleaning.tree)
     return relations
@@ -333,12 +340,6 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
             advice="Add `tags`, or leave the relations out.",
         )  # fmt: skip
 
-    if relations is not None and rules_have_relations:
-        raise UserError(
-            "The relations are given twice: by `relations` and by tag rules.",
-            setting="relations", value=relations, advice="Leave one out.",
-        )  # fmt: skip
-
     if relations is not None and not isinstance(relations, WordRelations):
         raise UserError(
             f"`relations` is of type {type(relations).__name__}", setting="relations", value=relations,
@@ -346,35 +347,13 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
             "WordRelations([(part, whole), ...])",
         )  # fmt: skip
     has_parts = rules.part_of is not None or (relations is not None and relations.part_of)
-    if "part_of" in model.takes and model.part_of is not None and has_parts:
+    sets_parts = "part_of" in model.takes and model.part_of is not None and bool(has_parts)
+    if sets_parts or (relations is not None and rules_have_relations):
+        first = "model.part_of" if sets_parts else "relations"
         raise UserError(
-            "The part-of relations are given twice: by `model.part_of`, and by `relations` or the tag rule part_of.",
-            setting="model.part_of", value=model.part_of, advice="Leave one out.",
+            f"The relations are given twice: by `{first}`, and by tag rules{' or `relations`' * sets_parts}.",
+            setting=first, value=model.part_of if sets_parts else relations, advice="Leave one out.",
         )  # fmt: skip
-
-
-def relations_to_learn(
-    model: Annotator, request: FitRequest, corpus: Corpus, aliases: Mapping[str, str], say: Say
-) -> WordRelations:
-    """Return the relations of the tag rules; report how many there are and whether the model uses them."""
-    rules, takes_parts = request.rules, "part_of" in model.takes
-    if rules.part_of is None and takes_parts and model.part_of is None:
-        say(
-            f"The model '{MODELS.name_of(model)}' has no relations (the tag rule part_of): without them it trains like "
-            "wsabie."
-        )
-    if rules.part_of is None and rules.isa is None:
-        return WordRelations()
-
-    vocabulary = tags_to_learn(corpus, request.min_count, aliases)
-    relations = read_relations(rules, vocabulary)
-    say(f"Relations: {relations.summary(vocabulary)}")
-    if rules.part_of is not None and not takes_parts:
-        say(
-            f"The model '{MODELS.name_of(model)}' learns nothing from part-of relations; they are kept for searches "
-            "that expand their words by parts."
-        )
-    return relations
 
 
 def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_encoder: bool) -> AnyEncoder:

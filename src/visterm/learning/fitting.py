@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
 
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import inverse_frequencies
@@ -28,14 +27,12 @@ from visterm.learning.query_rows import check_learns_queries, fit_weighed, query
 from visterm.learning.relations import tags_to_learn
 from visterm.learning.run import Run
 from visterm.learning.start_words import (
-    SETTING,
     StartWords,
     check_finds_words,
     check_start_words,
     default_word_vectors,
     needs_features_width,
     no_vectors_warning,
-    random_vectors_warning,
     vectors_summary,
 )
 from visterm.learning.streamed_fit import check_streamed, fit_streamed
@@ -65,13 +62,9 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     example = None
     if plan is not None:
         check_streamed(request, cleaning)
-        features: Any = request.images
         learned, remarks = fit_streamed(
-            start, features, request.tags, plan, work=request.work_folder("streaming"),
-            any_encoder=run.any_encoder, min_count=request.min_count, seed=request.seed, valid=request.valid,
-            split=request.split, idf=request.idf, aliases=cleaning.aliases, calibration=request.calibrate,
-            progress=progress, **request.rules.columns(),
-        )  # fmt: skip
+            start, request, plan, aliases=cleaning.aliases, any_encoder=run.any_encoder, progress=progress
+        )
         for line in remarks:
             say(line)
     else:
@@ -90,7 +83,9 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
             say(line)
         if images.corpus.encoded is None:  # a readable image, to test the saved run with
             skipped = {photo.image for photo in learned.skipped}
-            example = next((photo for photo in images.corpus.images if _skip_name(photo) not in skipped), None)
+            photos = images.corpus.images
+            read = (p for p in photos if not isinstance(p, str | os.PathLike) or os.fspath(p) not in skipped)
+            example = next(read, None)
 
     fitted = Run.of_parts(learned)
     if request.out is not None:
@@ -106,9 +101,8 @@ def check_request(run: Run, request: FitRequest) -> None:
     start, cleaning = _prepare(run, request)
     if cleaning.words:
         vectors = request.word_vectors
-        if vectors is None:
-            vectors = default_word_vectors(start.model, start.encoder)
-        check_finds_words(start.model, start.encoder, vectors)
+        default = default_word_vectors(start.model, start.encoder)
+        check_finds_words(start.model, start.encoder, default if vectors is None else vectors)
 
 
 def rows_of_tags(
@@ -117,8 +111,7 @@ def rows_of_tags(
     """Return `start` with the reference corpus, the training rows, and the start vectors of the tags."""
     model, encoder, corpus, cleaning = start.model, start.encoder, images.corpus, images.cleaning
     words, vectors, start_words = cleaning.words, request.word_vectors, None
-    needs_width = needs_features_width(model)
-    if vectors is None and needs_width:
+    if vectors is None:
         vectors = default_word_vectors(model, encoder)
     if words:
         check_finds_words(model, encoder, vectors)
@@ -126,10 +119,11 @@ def rows_of_tags(
         tags = tags_to_learn(corpus, request.min_count, cleaning.aliases)
         start_words = StartWords.read(model, vectors, tags.with_words(words), encoder)
         words = start_words.words_to_learn(words, tags, say)
-    elif needs_width and (warning := no_vectors_warning(model, encoder)):
+    elif warning := no_vectors_warning(model, encoder):
         say(warning)
 
-    text_width = start_words.vectors.width if start_words and start_words.vectors and needs_width else None
+    vectors_read = None if start_words is None else start_words.vectors
+    text_width = vectors_read.width if vectors_read and needs_features_width(model) else None
     rows = training_rows(
         encoder, corpus, min_count=request.min_count, aliases=cleaning.aliases, words=words, text_width=text_width,
         progress=progress,
@@ -217,11 +211,6 @@ def _prepare(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
     return Learned(encoder=run.encoder, model=model), cleaning
 
 
-def _skip_name(photo: object) -> str:
-    """Return the path or name of a photo as `Skipped.image` has it; an empty text for pixels."""
-    return os.fspath(photo) if isinstance(photo, str | os.PathLike) else ""
-
-
 def _fit_remarks(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
     """Return lines for people about the inputs that the fit used and left out."""
     lines, model, facts = [], learned.model, learned.facts
@@ -231,21 +220,13 @@ def _fit_remarks(learned: Learned, request: FitRequest, cleaning: Cleaning) -> l
         lines.append(NONE_HELD_OUT)
     if learned.words.source is not None:
         lines.append(vectors_summary(learned.words, facts["tags"]))
-    elif SETTING in model.takes and (warning := random_vectors_warning(model)):
-        lines.append(warning)
     lines += [part.note for part in (model, *getattr(model, "members_", ())) if isinstance(part, HasNote) and part.note]
-    if cleaning.aliases:
-        lines += cleaning.summary(learned.vocabulary.aliases)
+    lines += cleaning.summary(learned.vocabulary.aliases)
 
     if request.queries is not None:
         if n_unused := facts["queries left out"]:
-            lines.append(
-                f"{n_unused:,} {'query has' if n_unused == 1 else 'queries have'} no relevant image among those "
-                "learned from, or no word of the run; left out."
-            )
+            reason = "without a relevant image among those learned from, or a word of the run"
+            lines.append(f"Left out: {count_of(n_unused, 'query')} {reason}.")
         if n_missing := facts["images of queries not there"]:
-            lines.append(
-                f"{count_of(n_missing, 'image')} that the queries name {'is' if n_missing == 1 else 'are'} not among "
-                "those learned from."
-            )
+            lines.append(f"The queries name {count_of(n_missing, 'image')} that the fit did not learn from.")
     return lines

@@ -71,10 +71,11 @@ class LearnedImages:
         return int((self.hashes[positions] == hashes).sum())
 
 
-def _no_relations() -> WordRelations:
-    from visterm.learning.relations import WordRelations
+def _relations(folder: Path | None = None) -> WordRelations:
+    """Return the relations in the folder of a run; none without a folder."""
+    from visterm.learning.relations import WordRelations  # slow to import, and rarely needed in searches
 
-    return WordRelations()
+    return WordRelations() if folder is None else WordRelations.load(folder)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,7 +110,7 @@ class Learned:
     facts: Mapping[str, Any] = field(default_factory=dict)
     skipped: Sequence[Skipped] = ()
     learned_images: LearnedImages = field(default_factory=LearnedImages)
-    relations: WordRelations = field(default_factory=_no_relations)
+    relations: WordRelations = field(default_factory=_relations)
     words: WordPlaces = field(default_factory=WordPlaces)
     given: sp.csr_array | None = None
     reference: Reference | None = None
@@ -171,14 +172,14 @@ class Learned:
 
     def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
         """Return V[tags], shape (len(tags), width); CSR if V is CSR or the identity."""
-        V = self.model._tag_rows()
-        return unit_vectors(tags, len(self.vocabulary)) if V is None else V[tags]
+        V = self._tag_rows()
+        if V is not None:
+            return V[tags]
+        parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
+        return sp.csr_array(parts, shape=(len(tags), len(self.vocabulary)))
 
-
-def unit_vectors(tags: NDArray[np.int32], n_tags: int) -> sp.csr_array:
-    """Return the rows `tags` of the identity matrix, float32 CSR, shape (len(tags), n_tags)."""
-    parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
-    return sp.csr_array(parts, shape=(len(tags), n_tags))
+    def _tag_rows(self) -> Matrix | None:
+        return self.model._tag_rows()
 
 
 def _part(
@@ -225,7 +226,7 @@ class RunFiles(Learned):
     facts: dict[str, Any] = _part("facts.json", lambda run, facts: dict(facts), FACTS_KIND)
     skipped: list[Skipped] = _part(SKIPPED, lambda run, file: _read_skipped(file))
     learned_images: LearnedImages = _part(LEARNED_IMAGES, lambda run, file: LearnedImages(_read_hashes(file)))
-    relations: WordRelations = _part("", lambda run, folder: _read_relations(folder))
+    relations: WordRelations = _part("", lambda run, folder: _relations(folder))
     given: sp.csr_array | None = _part(GIVEN, lambda run, file: _read_given(run, file), optional=True)
     reference: Reference | None = _part(
         REFERENCE, lambda run, counts: Reference.from_json(counts), REFERENCE_KIND, optional=True
@@ -308,18 +309,9 @@ class RunFiles(Learned):
             return self.saved_fingerprint
         return super().fingerprint
 
-    def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
-        """Return the rows of the tags from disk, or from the model if it was read, because it may have changed."""
-        if "model" in vars(self):
-            return super().tag_rows(tags)
-        V = self.saved_tag_rows
-        return unit_vectors(tags, len(self.vocabulary)) if V is None else V[tags]
-
-
-def _read_relations(folder: Path) -> WordRelations:
-    from visterm.learning.relations import WordRelations  # slow to import, and rarely needed in searches
-
-    return WordRelations.load(folder)
+    def _tag_rows(self) -> Matrix | None:
+        """Return V from disk, or from the model if it was read, because it may have changed."""
+        return super()._tag_rows() if "model" in vars(self) else self.saved_tag_rows
 
 
 def _read_skipped(file: Path) -> list[Skipped]:
@@ -357,8 +349,7 @@ def write_run(learned: Learned, folder: Path) -> None:
     persist.write_skipped(folder / SKIPPED, learned.skipped)
     persist.save_arrays(folder / LEARNED_IMAGES, {NAMES: learned.learned_images.hashes})
     learned.relations.save(folder)
-    if learned.words.source is not None:
-        learned.words.save(folder)
+    learned.words.save(folder)
     if learned.given is not None:
         persist.save_arrays(folder / GIVEN, csr_parts("matrix", learned.given))
     if learned.reference is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
 from typing import Any
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import TableEntry
@@ -78,17 +79,14 @@ def check_combination(combine: str, model: Annotator) -> None:
 
     Raises UserError if it is not a valid way, or if it is "product" and the scores are not probabilities.
     """
-    if combine not in COMBINATIONS:
-        raise UserError(setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}")
+    check_choice(combine, "combine", COMBINATIONS)
     if combine == "product" and not isinstance(model, GivesProbabilities):
         able_models = ", ".join(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(
             f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "
             "their product.",
-            setting="combine",
-            value=combine,
-            advice=f"Search by the sum, or fit one of {able_models}." if able_models else "Search by the sum.",
-        )
+            setting="combine", value=combine, advice=f"Search by the sum, or fit one of {able_models}.",
+        )  # fmt: skip
 
 
 def move_encoder(encoder: AnyEncoder, device: str) -> None:

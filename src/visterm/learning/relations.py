@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -57,10 +57,6 @@ class WordRelations(NamedTuple):
             sibling_sets(is_a_pairs, vocabulary)  # raises DataError if no relation has a tag
         return cls(part_of_pairs, is_a_pairs)
 
-    def part_of_columns(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
-        """Return the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
-        return part_pairs(self.part_of, vocabulary)
-
     def restricted_to(self, vocabulary: Vocabulary) -> Self:
         """Return only the relations of tags in a vocabulary; there may be none."""
         part_of = [pair for pair in self.part_of if pair[0] in vocabulary and pair[1] in vocabulary]
@@ -78,7 +74,7 @@ class WordRelations(NamedTuple):
 
         Raises DataError if there are part-of relations, but not between two tags.
         """
-        part_of = self.part_of_columns(vocabulary) if self.part_of else None
+        part_of = part_pairs(self.part_of, vocabulary) if self.part_of else None
         siblings, tree = None, None
         if "siblings" in takes and self.is_a:
             siblings = np.stack(sp.triu(sibling_sets(self.is_a, vocabulary), k=1).nonzero(), axis=1)
@@ -112,18 +108,11 @@ class WordRelations(NamedTuple):
         """Return a line that summarizes the relations of the tags."""
         parts = []
         if self.part_of:
-            pairs = self.part_of_columns(vocabulary)
-            n_tags = len(np.unique(pairs))
-            parts.append(
-                f"{count_of(len(pairs), 'part-of relation')} between {n_tags:,} of {count_of(len(vocabulary), 'tag')}"
-            )
-            unknown = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
-            if unknown:
-                ellipsis = ", ..." if len(unknown) > 3 else ""
-                parts.append(
-                    f"{len(unknown):,} words of the relations are not tags ({', '.join(unknown[:3])}{ellipsis})"
-                )
-
+            pairs = part_pairs(self.part_of, vocabulary)
+            tags_text = f"{len(np.unique(pairs)):,} of {count_of(len(vocabulary), 'tag')}"
+            parts.append(f"{count_of(len(pairs), 'part-of relation')} between {tags_text}")
+            if unknown := sorted({word for pair in self.part_of for word in pair if word not in vocabulary}):
+                parts.append(f"{count_of(len(unknown), 'word')} not among the tags (such as '{unknown[0]}')")
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
             parts.append(f"{count_of(n_siblings, 'tag')} with siblings")
@@ -131,12 +120,10 @@ class WordRelations(NamedTuple):
 
     def save(self, folder: Path) -> None:
         """Write the relations into the folder of a run."""
-        if self.part_of:
-            write_pairs(folder / PART_OF, PART_OF_FILE.columns, self.part_of)
-        if self.is_a:
-            write_pairs(folder / IS_A, IS_A_FILE.columns, self.is_a)
-        if self.tree:
-            write_pairs(folder / TREE, IS_A_FILE.columns, self.tree)
+        formats = {PART_OF: PART_OF_FILE, IS_A: IS_A_FILE, TREE: IS_A_FILE}
+        for (name, file_format), pairs in zip(formats.items(), self, strict=True):
+            if pairs:
+                write_pairs(folder / name, file_format.columns, pairs)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -149,12 +136,10 @@ class WordRelations(NamedTuple):
         )
 
 
-def tags_to_learn(
-    corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None, words: Iterable[str] = ()
-) -> Vocabulary:
+def tags_to_learn(corpus: Corpus, min_count: int, aliases: Mapping[str, str]) -> Vocabulary:
     """Return the tags that a fit on a corpus will learn, before images are encoded, to match relations with them."""
     training = corpus.select(TRAIN_SPLIT) if any(corpus.splits) else corpus
-    return Vocabulary.from_lists(training.tags, min_count=min_count, aliases=aliases).with_words(words)
+    return Vocabulary.from_lists(training.tags, min_count=min_count, aliases=aliases)
 
 
 def check_sources(rules: TagRules) -> None:
@@ -166,8 +151,3 @@ def check_sources(rules: TagRules) -> None:
                 setting=f"tag_rules.{rule}", value=source, expected="a CSV",
                 advice="`visterm wordnet` of visterm-research writes one from WordNet.",
             )  # fmt: skip
-
-
-def read_relations(rules: TagRules, vocabulary: Vocabulary) -> WordRelations:
-    """Read the relations that the tag rules name, for the tags of a vocabulary; there may be none."""
-    return WordRelations.read(vocabulary, part_of=rules.part_of, is_a=rules.isa)

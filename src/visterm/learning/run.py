@@ -74,10 +74,10 @@ class Run:
     tag_rows: Callable[[NDArray[np.int32]], Matrix] = _part("tag_rows")
 
     @classmethod
-    def of_parts(cls, parts: Learned, path: str = "") -> Self:
+    def of_parts(cls, parts: Learned) -> Self:
         """Make a run from learned parts."""
         run = cls.__new__(cls)
-        run.parts, run.path = parts, path
+        run.parts, run.path = parts, ""
         return run
 
     @classmethod

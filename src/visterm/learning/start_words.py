@@ -56,10 +56,8 @@ class StartWords(NamedTuple):
             )  # fmt: skip
 
         if len(vocabulary) and not vectors_of_tags(vectors, vocabulary)[1].any():
-            tag = f"'{vocabulary.tags[0]}'"
-            subject = f"None of the {len(vocabulary):,} tags (such as {tag}) has a" if len(vocabulary) > 1 else ""
             raise DataError(
-                f"{subject or f'{tag} has no'} vector ({source.name}).",
+                f"No tag (such as '{vocabulary.tags[0]}') has a vector ({source.name}).",
                 setting="word_vectors", value=word_vectors,
                 advice=f"Use vectors of the tags' language, or learn them from the tags: {LEARNED}.",
             )  # fmt: skip
@@ -140,13 +138,21 @@ def needs_features_width(model: Annotator) -> bool:
 
 
 def no_vectors_warning(model: Annotator, encoder: AnyEncoder) -> str:
-    """Return a warning if a model is made for text vectors, but neither the user nor the encoder provides any."""
-    if not needs_features_width(model) or model.word_vectors is not None or not isinstance(model, PlacesWords):
+    """Return a warning if a model starts from word vectors that it doesn't move, or that find words, and has none."""
+    if SETTING not in model.takes or model.word_vectors is not None:
         return ""
-    return (
-        f"{tower_clause(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Use "
-        "an encoder with a text tower (visterm encoders), or word vectors from a file."
-    )
+    name = MODELS.name_of(model)
+    if not needs_features_width(model) and getattr(model, "fixed_vectors", True):
+        return (
+            f"{name} does not move the vectors of tags, and none were given: they are random, whatever the tags mean. "
+            f"Fit with word vectors: from a file, {SENTENCES} or {LEARNED}."
+        )
+    if needs_features_width(model) and isinstance(model, PlacesWords):
+        return (
+            f"{tower_clause(encoder)}: {name} learns from photos alone and finds no other words. Use an encoder with a "
+            "text tower (visterm encoders), or word vectors from a file."
+        )
+    return ""
 
 
 def tower_clause(encoder: AnyEncoder) -> str:
@@ -170,18 +176,6 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
         return f"{summary}, which is all."
     examples = ", ".join(f"'{tag}'" for tag in tags_without[:3])
     return f"{summary}; {count_of(len(tags_without), 'tag')} without one (such as {examples}) start at random."
-
-
-def random_vectors_warning(model: Annotator) -> str:
-    """Return a warning if the model doesn't move tag vectors and all vectors are random, otherwise an empty text."""
-    if SETTING not in model.takes or model.word_vectors is not None or not getattr(model, "fixed_vectors", True):
-        return ""
-    if needs_features_width(model):  # without vectors, it learns from photos alone
-        return ""
-    return (
-        f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "
-        f"the tags mean. Fit with word vectors: from a file, {SENTENCES} or {LEARNED}."
-    )
 
 
 def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) -> None:

@@ -43,10 +43,9 @@ CHECKPOINT = "checkpoint.safetensors"
 def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
     """Raise UserError if a request for streamed features has options that need the tags of all images in memory."""
     options = {name: getattr(request, name) for name in ("queries", "relations", "word_vectors", "tree")}
-    options["words"] = cleaning.words or None
-    for rule in ("part_of", "isa", "stop_tags", "max_share", "per_user"):
-        options[f"tag_rules.{rule}"] = getattr(request.rules, rule) or None
-    for setting, value in options.items():
+    rules = ("part_of", "isa", "stop_tags", "max_share", "per_user")
+    rule_options = {f"tag_rules.{rule}": getattr(request.rules, rule) or None for rule in rules}
+    for setting, value in (options | {"words": cleaning.words or None} | rule_options).items():
         if value is not None:
             tree_advice = (
                 ", or write the tags above each tag into the table of tags yourself" if setting == "tree" else ""
@@ -59,63 +58,57 @@ def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
 
 def fit_streamed(
     start: Learned,
-    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    tags: Any,
+    request: FitRequest,
     plan: Plan,
     *,
-    work: str | os.PathLike[str],
-    any_encoder: bool = False,
-    min_count: int = 1,
-    seed: int = 0,
-    valid: float | None = None,
-    split: str | None = None,
-    idf: str | os.PathLike[str] | None = None,
     aliases: Mapping[str, str] | None = None,
-    calibration: bool = True,
+    any_encoder: bool = False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Progress = SILENT,
-    **columns: str | None,
 ) -> tuple[Learned, list[str]]:
     """Learn from features on disk in limited memory; return the result of the fit, and remarks for people.
 
-    `start` has the model, and the encoder of the features, unless `any_encoder` allows other encoders.
-    The features are one or several folders from `visterm encode`, made by the same encoder, without common images.
-    The tags are a table whose names of images are paths inside the image folder. Rows are held out for early stopping
+    `start` has the model, and the encoder of the features, unless `any_encoder` allows other encoders. The images of
+    the request are one or several folders from `visterm encode`, made by the same encoder, without common images. Its
+    tags are a table whose names of images are paths inside the image folder. Rows are held out for early stopping
     as in `Tagger.fit`, but at most 5,000, and the model doesn't learn from them later. The bytes of the model depend on
-    the features, the tags, the size of the windows, the model's seed, and `seed`, for the order of the shards and the
-    held-out rows.
+    the features, the tags, the size of the windows, the model's seed, and the seed of the request, for the order of the
+    shards and the held-out rows.
 
-    Temporary files are in `work`. After an interruption, the same call resumes from the last checkpoint, which is
-    written at least `checkpoint_seconds` after the previous one; the folder is removed at the end, or after an error
-    before the first checkpoint. Other options are those of `Tagger.fit`, `Corpus.select` and `Corpus.read`. Raises
-    UserError if the model cannot stream, or a setting cannot be used; DataError if the tags are not a table, or no rows
-    remain to learn from.
+    Temporary files are in the work folder of the request. After an interruption, the same call resumes from the last
+    checkpoint, which is written at least `checkpoint_seconds` after the previous one; the folder is removed at the end,
+    or after an error before the first checkpoint. Raises UserError if the model cannot stream, or a setting cannot be
+    used; DataError if the tags are not a table, or no rows remain to learn from.
     """
-    model, shards = start.model, Shards(features)
+    features: Any = request.images
+    model, shards, tags, seed = start.model, Shards(features), request.tags, request.seed
     check_streams(model, shards.n_folders)
     check_in_file(tags)
     fitted_encoder = shards.encoder(getattr(model, "n_jobs", None))
     encoder = encoder_of(start.encoder, fitted_encoder, shards.contents.asked, any_encoder=any_encoder)
 
-    with _work_folder(Path(work)) as folder:
-        table = TagsOnDisk(folder, shards, tags, min_count=min_count, aliases=aliases, split=split, **columns)
-        reference = None if idf is None else reference_of(idf, encoder, table.vocabulary)
+    with _work_folder(request.work_folder("streaming")) as folder:
+        columns = request.rules.columns()
+        table = TagsOnDisk(
+            folder, shards, tags, min_count=request.min_count, aliases=aliases, split=request.split, **columns
+        )
+        reference = None if request.idf is None else reference_of(request.idf, encoder, table.vocabulary)
         start = start.changed(encoder=encoder, reference=reference)
-        share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
+        share = getattr(model, "valid_share", VALID_SHARE) if request.valid is None else request.valid
         stats = survey(shards, table, share, seed, plan, progress)
         windows = ShardWindows(shards, table, stats, window=plan.window, seed=seed)
-        settings = [plan.window, seed, min_count, split, sorted((aliases or {}).items())]
+        settings = [plan.window, seed, request.min_count, request.split, sorted((aliases or {}).items())]
         checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), checkpoint_seconds)
         model.fit_stream(windows, valid=stats.valid, checkpoints=checkpoints, monitor=progress)
         learned = _learned(start, shards, table, stats, plan)
-        if calibration and stats.valid is not None:
+        if request.calibrate and stats.valid is not None:
             counted_tags = table.rows_at(draw_positions(shards, table, table.learned, MAX_COUNTED_IMAGES, seed + 1))
             rows = TrainingRows(table.vocabulary, np.empty((0, 0), np.float32), counted_tags, stats.valid, [])
             learned = with_confidences(learned, rows, progress)
         lines = [*table.remarks]
-        if stats.valid is None and valid != 0:
+        if stats.valid is None and request.valid != 0:
             lines.append(NONE_HELD_OUT)
-        if stats.valid is None and calibration:
+        if stats.valid is None and request.calibrate:
             lines.append("There are no confidences: with streamed features, they need held-out images.")
         if checkpoints.resumed:
             lines.append("Resumed from the checkpoint of an interrupted fit.")

@@ -82,23 +82,21 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
         scores = partial(fitted.score_blocks, parts.X_valid)
         return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
 
+    valid: tuple[Matrix, sp.csr_array] | None = None
+    stopping: EarlyStopping | None = None
     start = time.perf_counter()
     if parts.known is None or (model.chooses_epochs and metric == "map"):
-        model.fit(parts.X, parts.Y, side=parts.side, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
+        valid = parts.X_valid, parts.Y_valid
     elif can_stop(model):
         stopping = EarlyStopping(model, measure, model.patience, progress, name=metric)
-        model.fit(parts.X, parts.Y, side=parts.side, monitor=progress, on_epoch=stopping)
-        values = [value for _, value in stopping.curve]
-        history = [{**entry, metric: value} for entry, value in zip(model.history_, values, strict=True)]
-        seconds = time.perf_counter() - start
-        best = stopping.best
-        best.n_epochs_, best.history_ = stopping.best_epoch, history
-        return JudgedFit(best, max(values), stopping.best_epoch, history, seconds)
-    else:
-        model.fit(parts.X, parts.Y, side=parts.side, monitor=progress)
-    seconds = time.perf_counter() - start
-    history = getattr(model, "history_", [])
-    return JudgedFit(model, measure(model), getattr(model, "n_epochs_", None), history, seconds)
+    model.fit(parts.X, parts.Y, side=parts.side, valid=valid, monitor=progress, on_epoch=stopping)
+    seconds, history = time.perf_counter() - start, getattr(model, "history_", [])
+    if stopping is None:
+        return JudgedFit(model, measure(model), getattr(model, "n_epochs_", None), history, seconds)
+    values = [value for _, value in stopping.curve]
+    history = [{**entry, metric: value} for entry, value in zip(history, values, strict=True)]
+    stopping.best.n_epochs_, stopping.best.history_ = stopping.best_epoch, history
+    return JudgedFit(stopping.best, max(values), stopping.best_epoch, history, seconds)
 
 
 def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:

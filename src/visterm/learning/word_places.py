@@ -107,11 +107,6 @@ class WordSource:
         """Return whether this source can have vectors of words that are not tags."""
         return self.kind != LEARNED
 
-    @property
-    def reads_phrases(self) -> bool:
-        """Return whether consecutive words should be read as one text, because the tower learned from captions."""
-        return self.kind == ENCODER
-
     def read(self, words: Iterable[str]) -> WordVectors:
         """Return the vectors of the words that this source has.
 
@@ -152,16 +147,11 @@ class WordSource:
         Raises UserError if this source has no file, or the contents differ; DataError if the file doesn't exist.
         """
         source = WordSource.of(Path(path))
-        if self.kind != FILE:
+        if self.kind != FILE or _current_hash(source.path) != self.sha256:
             raise UserError(
-                f"The word vectors of this run are '{self.name}', and vectors of a file would not match them.",
-                setting="file", value=path, advice="Leave `file` out.",
-            )  # fmt: skip
-        if _current_hash(source.path) != self.sha256:
-            raise UserError(
-                f"{path} is not the file whose word vectors this run started from ({self.path}): vectors of words and "
-                "of tags would not match.",
-                setting="file", value=path, advice="Pass the current path of that file, or fit again.",
+                f"{path} is not the source of this run's word vectors ({self.name}): vectors of words and of tags "
+                "would not match.",
+                setting="file", value=path, advice="Leave `file` out, or pass the current path of the run's file.",
             )  # fmt: skip
         return replace(self, path=source.path)
 
@@ -199,10 +189,7 @@ class WordSource:
         """Return vectors from the text tower of the run's encoder; raise StorageError if it changed since the fit."""
         from visterm.encoders.word_rows import word_rows
 
-        if self.encoder is None:
-            raise UserError(
-                "These word vectors come from a text tower, but there is no encoder. Open the run that has the encoder."
-            )
+        assert self.encoder is not None  # set by `StartWords.read` and `WordPlaces.load`
         encoder = self.encoder()
         if self.sha256 not in ("", encoder.text_fingerprint):
             raise StorageError(

@@ -27,7 +27,7 @@ from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import OFF, WRITTEN, ProgramConnection
 from visterm.store.history import Event, StoredRun
-from visterm.tagging.annotations.pieces import ANNOTATIONS, AnnotationFolder, annotation_folder
+from visterm.tagging.annotation_job import ANNOTATIONS, AnnotationFolder, annotation_folder
 
 DESCRIPTION_SCHEMA = Record({"name": Text(), "params": Record(), "values": Record()})
 TRIED_MODELS = "models tried"  # Fact of runs by `auto`, with one entry per model

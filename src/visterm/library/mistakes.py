@@ -9,6 +9,7 @@ from typing import Any
 
 import scipy.sparse as sp
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary, tag_key
@@ -24,7 +25,6 @@ from visterm.tagging.mistakes import (
     LIKELY,
     Mistake,
     UninformativeFeaturesError,
-    check_kind,
     deepest,
     mistakes_among,
     vocabulary_of,
@@ -95,7 +95,8 @@ def open_mistakes(
     tree: TagTree | None = None,
 ) -> list[Mistake] | None:
     """List the stored mistakes that nobody has judged yet, missing tags first; see `Catalogue.mistakes`."""
-    check_kind(kind)
+    if kind is not None:
+        check_choice(kind, "kind", KINDS)
     if stored.folder is None or not (stored.folder / MISTAKES_FILE).is_file():
         return None
     entries, _ = _read(stored.folder / MISTAKES_FILE)

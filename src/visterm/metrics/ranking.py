@@ -158,10 +158,8 @@ class ScoreBlocks:
                 )
             rows = slice(start, stop)
             if excluded is not None:
-                block_excluded, block = excluded[rows], block.copy()
-                block[
-                    np.repeat(np.arange(len(block)), np.diff(block_excluded.indptr)), block_excluded.indices
-                ] = -np.inf
+                block = block.copy()
+                block[excluded[rows].nonzero()] = -np.inf
             yield rows, block
 
         if not scored.all():

@@ -56,8 +56,7 @@ def evaluate(
     dict of str to float
         Keys are the names as passed. Ties in scores are broken by the smaller id.
     """
-    judgements = Judgements.of(Y, exclude)
-    return means(_measure(scores, judgements, metrics, siblings, tree), judgements)
+    return means(measure(scores, Y, metrics, exclude=exclude, siblings=siblings, tree=tree))
 
 
 def measure(
@@ -74,30 +73,9 @@ def measure(
     Arrays are float64 with one value per image, or per tag (``word_``, ``tag_p``, ``tag_r``), NaN if nothing is
     relevant; shape (1,) for ``tag_f1`` and ``n_plus``, which are not means.
     """
-    return _measure(scores, Judgements.of(Y, exclude), metrics, siblings, tree)
-
-
-def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dict[str, float]:
-    """Average the values of `measure`, as in `evaluate`; raise `DataError` if there is nothing to average."""
-    averages = {}
-    for name, array in values.items():
-        defined = array[~np.isnan(array)]
-        if defined.size == 0:
-            shape = judgements.n_images, judgements.n_tags
-            raise _nothing_to_average(name, shape, judgements.tags.size, excluded=judgements.excluded is not None)
-        averages[name] = float(defined.mean())
-    return averages
-
-
-def _measure(
-    scores: Scores,
-    judgements: Judgements,
-    metrics: str | Sequence[str],
-    siblings: MatrixLike | None,
-    tree: MatrixLike | None,
-) -> dict[str, NDArray[np.float64]]:
+    judgements = Judgements.of(Y, exclude)
     requested = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
-    rankers = _rankers(list(requested.values()), judgements, siblings, tree)
+    rankers = _rankers(requested.values(), judgements, siblings, tree)
     word_ranker, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
     for rows, block in blocks.checked_blocks() if word_ranker is None else blocks.first_pass():
         for ranker in rankers.values():
@@ -105,7 +83,19 @@ def _measure(
     if word_ranker is not None:
         for rows, block in blocks.second_pass():
             word_ranker.count(rows, block)
-    return _values(requested, rankers)
+        rankers["word"] = word_ranker.result()
+    return {name: metric.values(rankers[metric.kind], k) for name, (metric, k) in requested.items()}
+
+
+def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Average the values of `measure`, as in `evaluate`; raise `DataError` if there is nothing to average."""
+    for name, array in values.items():
+        if np.isnan(array).all():
+            raise DataError(
+                f"{name} has nothing to average: no image has a relevant{' and an irrelevant' * (name == 'auc')} tag. "
+                "Evaluate on images with tags that the model knows."
+            )
+    return {name: float(array[~np.isnan(array)].mean()) for name, array in values.items()}
 
 
 def _rankers(
@@ -123,22 +113,6 @@ def _rankers(
         "word": lambda _: ImageRanker(judgements),
     }
     return {kind: kinds[kind](kind_ks) for kind, kind_ks in ks.items()}
-
-
-def _values(requested: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
-    """Return the values of metrics after all blocks were added."""
-    evidence = rankers | {kind: ranker.result() for kind, ranker in rankers.items() if kind == "word"}
-    return {name: metric.values(evidence[metric.kind], k) for name, (metric, k) in requested.items()}
-
-
-def _nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
-    """Return the error for a metric that is not defined for any image or tag."""
-    reason = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and an irrelevant tag"
-    exclusion_note = " without the excluded entries" if excluded else ""
-    return DataError(
-        f"{name} has nothing to average: of {shape[0]} images and {shape[1]} tags, {reason}{exclusion_note}. "
-        "Evaluate on images with tags that the model knows."
-    )
 
 
 class scorer:  # noqa: N801, called as a function

@@ -126,8 +126,7 @@ def best_images(
     parts = [(rows.start, block) for rows, block in _query_blocks(scores, Q, combine)]
     query_scores = np.vstack([block for _, block in sorted(parts, key=lambda part: part[0])]).T
     if exclude is not None:
-        excluded = as_csr(exclude)
-        query_scores[np.repeat(np.arange(excluded.shape[0]), np.diff(excluded.indptr)), excluded.indices] = -np.inf
+        query_scores[as_csr(exclude).nonzero()] = -np.inf
     ids, values = top_k(np.ascontiguousarray(query_scores), min(k, query_scores.shape[1]))
     return [Ranking(i[v > -np.inf], v[v > -np.inf]) for i, v in zip(ids, values, strict=True)]
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_number
+from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.tables import ENCODERS
@@ -276,39 +276,29 @@ def cutoff_of(
         check_number(precision, "precision", above=0, below=1)
     if min_confidence is not None:
         check_number(min_confidence, "min_confidence", least=0, most=1)
-    mean = "photo" if best_f1 is True else best_f1 or ""
-    if mean and mean not in MEANS:
-        raise UserError(setting="best_f1", value=best_f1, expected=f"True, or one of: {', '.join(MEANS)}")
-    if precision is not None and best_f1:
+    mean = "photo" if best_f1 is True else best_f1
+    if mean:
+        check_choice(mean, "best_f1", MEANS)
+    if precision is not None and mean:
         raise UserError(
             "`precision` and `best_f1` are two cut-offs.",
             setting="precision", value=precision, advice="Leave one of the two out.",
         )  # fmt: skip
 
-    if precision is None and not best_f1 and min_confidence is None:
+    requested = {"precision": precision, "best_f1": mean or None, "min_confidence": min_confidence}
+    setting = next((name for name, value in requested.items() if value is not None), None)
+    if setting is None:
         return None
-    if calibration is None:
-        cutoffs = {"precision": precision, "best_f1": best_f1 or None, "min_confidence": min_confidence}
-        setting = next(name for name, value in cutoffs.items() if value is not None)
+    held_out = None if calibration is None else calibration.held_out
+    if calibration is None or (held_out is None and setting != "min_confidence"):
         raise UserError(
-            f"`{setting}` needs a run with confidences.",
-            setting=setting, value=cutoffs[setting],
+            f"`{setting}` needs a run with confidences{' of held-out photos' * (calibration is not None)}.",
+            setting=setting, value=requested[setting],
             advice=f"Fit the run again with at least 20 tagged photos, or leave `{setting}` out.",
         )  # fmt: skip
 
-    n_tags = calibration.slope.size
-    cutoff = np.full(n_tags, 0.0 if min_confidence is None else min_confidence)
-    if precision is None and not best_f1:
+    cutoff: NDArray[np.float64] = np.full(calibration.slope.size, min_confidence or 0.0)
+    if held_out is None or setting == "min_confidence":
         return cutoff
-    if calibration.held_out is None:
-        raise UserError(
-            "This run has no held-out confidences to choose a cut-off: it learned new tags from too few photos to "
-            "fit its confidences again.",
-            setting="best_f1" if precision is None else "precision", value=best_f1 if precision is None else precision,
-            advice="Fit the run again, or pass a minimum confidence (`min_confidence`).",
-        )  # fmt: skip
-
-    held_out = calibration.held_out
-    chosen = cutoff_for_precision(held_out, precision) if precision is not None else cutoff_of_best_f1(held_out, mean)
-    result: NDArray[np.float64] = np.maximum(chosen, cutoff)
-    return result
+    chosen = cutoff_of_best_f1(held_out, str(mean)) if precision is None else cutoff_for_precision(held_out, precision)
+    return np.maximum(chosen, cutoff)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,14 +32,6 @@ _PARTS = ("encoder", "model")
 _MAX_TAGS = 5  # Maximum number of tags in `repr`
 
 
-class ScoredTags(NamedTuple):
-    """Scores of all tags for a set of images, and the tags that people gave to the images."""
-
-    scores: Callable[[], Iterator[Any]]  # Yields rows and their scores, block by block
-    Y: sp.csr_array  # shape (n_images, n_tags)
-    exclude: sp.csr_array | None  # Not 0 for an image's training tags
-
-
 class TaggerEstimator(Estimator, Run):
     """A run with scikit-learn's methods, and loading from disk or the hub; `Tagger` has the constructor and `fit`."""
 
@@ -49,18 +41,16 @@ class TaggerEstimator(Estimator, Run):
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the constructor's settings by name, with `deep` also ``model__dim``, ``encoder__max_side`` etc."""
+        params = {part: getattr(self, part).get_params(deep=False) for part in _PARTS}
         if "_settings" in vars(self):
             settings = dict(self._settings)
         else:  # a run from disk
             names = {"encoder": ENCODERS.name_of(self.encoder), "model": MODELS.name_of(self.model)}
             n_jobs = getattr(self.parts, "n_jobs", None)
-            params = {f"{part}_params": getattr(self, part).get_params(deep=False) for part in _PARTS}
-            settings = {**names, **params, "min_count": self.min_count, "seed": self.seed, "n_jobs": n_jobs}
-        if deep:
-            for part in _PARTS:
-                part_params = getattr(self, part).get_params(deep=False)
-                settings.update((f"{part}__{name}", value) for name, value in part_params.items())
-        return settings
+            part_settings = {f"{part}_params": values for part, values in params.items()}
+            settings = {**names, **part_settings, "min_count": self.min_count, "seed": self.seed, "n_jobs": n_jobs}
+        nested = {f"{part}__{name}": value for part, values in params.items() for name, value in values.items()}
+        return settings | nested if deep else settings
 
     def set_params(self, **params: object) -> Self:
         """Change settings, such as ``model__dim`` of the model; the tagger is then unfitted.
@@ -157,8 +147,10 @@ class TaggerEstimator(Estimator, Run):
         self._refuse_unfitted()
         return explain(self, image, tag)
 
-    def judged(self, images: Photos, tags: object = None) -> ScoredTags:
-        """Return the scores and the given tags of photos, in the form that metrics need."""
+    def judged(
+        self, images: Photos, tags: object = None
+    ) -> tuple[Callable[[], Iterator[tuple[slice, NDArray[np.float32]]]], sp.csr_array, sp.csr_array | None]:
+        """Return the scores of photos as blocks, their given tags, and their training tags, as metrics need them."""
         self._refuse_unfitted()
         corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
         if self.tree is not None:
@@ -171,7 +163,7 @@ class TaggerEstimator(Estimator, Run):
                 "from, and this tagger knows photos by number only (the encoder ids). Folds of photos cannot measure "
                 "it: hide some tags of each photo instead, and measure with visterm.evaluate."
             )
-        return ScoredTags(lambda: self.score_blocks(X), Y, self.known_tags(X))
+        return lambda: self.score_blocks(X), Y, self.known_tags(X)
 
     @classmethod
     def load(
@@ -226,11 +218,11 @@ class TaggerEstimator(Estimator, Run):
         MissingExtraError
             If huggingface_hub is not installed.
         """
-        from visterm.tagging.hub_runs import fetch_run, network_in
+        from visterm.tagging.hub_runs import NETWORK, fetch_run
 
         folder = fetch_run(repository, revision)
         tagger = cls.load(folder, n_jobs=n_jobs, device=device)
-        if network := network_in(folder):
+        if network := next(folder.glob(f"{NETWORK}.*"), None):  # that was pushed with the run
             encoder: Any = tagger.encoder
             encoder.network_path_ = os.fspath(network)
         return tagger

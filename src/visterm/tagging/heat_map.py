@@ -80,12 +80,8 @@ def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
 
     The drawing is RGBA with the proportions of the photo; its long side has `side` pixels.
     """
-    width, height = heat_map_size(explanation)
-    scale = side / max(width, height)
-    shares = smooth_heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
-    opacity = np.abs(shares) / (float(np.abs(shares).max()) or 1.0) * _MAX_HEAT_OPACITY
-    colour = np.where(shares[..., None] > 0, COLOUR_OF_ADDED, COLOUR_OF_SUBTRACTED)
-    return Image.fromarray(np.rint(np.dstack([colour, 255 * opacity])).astype(np.uint8), "RGBA")
+    shares = smooth_heat(explanation, _drawn_size(explanation, side))
+    return _overlay(shares / (float(np.abs(shares).max()) or 1.0))
 
 
 def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
@@ -94,9 +90,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     The file is ``.png``, ``.jpg``, ``.jpeg`` or ``.webp``; raises UserError for another extension.
     """
     image_format = format_of(path)
-    width, height = heat_map_size(explanation)
-    scale = PHOTO_SIDE / max(width, height)
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    size = _drawn_size(explanation, PHOTO_SIDE)
     font = ImageFont.load_default(_TEXT_SIZE)
     picture = Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS)
     shares = smooth_heat(explanation, size)
@@ -149,13 +143,23 @@ def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.flo
     return first_pixel, parts if parts.sum() > 0 else np.ones(stop - first_pixel)
 
 
+def _drawn_size(explanation: Explanation, side: int) -> tuple[int, int]:
+    """Return the width and height of the picture if its long side has `side` pixels."""
+    size = heat_map_size(explanation)
+    return max(1, round(size[0] * side / max(size))), max(1, round(size[1] * side / max(size)))
+
+
+def _overlay(strengths: NDArray[np.float64]) -> Image.Image:
+    """Return the colours of shares as RGBA, more opaque for stronger shares; `strengths` are from -1 to 1."""
+    opacity = np.abs(strengths) * _MAX_HEAT_OPACITY
+    colour = np.where(strengths[..., None] > 0, COLOUR_OF_ADDED, COLOUR_OF_SUBTRACTED)
+    return Image.fromarray(np.rint(np.dstack([colour, 255 * opacity])).astype(np.uint8), "RGBA")
+
+
 def _under_heat(picture: Image.Image, strengths: NDArray[np.float64]) -> Image.Image:
     """Blend the colours of shares over a faded picture; `strengths` are from -1 to 1."""
-    grey = np.asarray(picture.convert("L"), np.float64)[..., None]
-    faded = 255 - (255 - grey) * _PHOTO_OPACITY
-    opacity = np.abs(strengths)[..., None] * _MAX_HEAT_OPACITY
-    colour = np.where(strengths[..., None] > 0, COLOUR_OF_ADDED, COLOUR_OF_SUBTRACTED)
-    return Image.fromarray(np.rint(faded * (1 - opacity) + colour * opacity).astype(np.uint8))
+    faded = Image.blend(Image.new("L", picture.size, 255), picture.convert("L"), _PHOTO_OPACITY)
+    return Image.alpha_composite(faded.convert("RGBA"), _overlay(strengths)).convert("RGB")
 
 
 def _text_lines(explanation: Explanation) -> list[str]:

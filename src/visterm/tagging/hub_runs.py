@@ -14,12 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError, UserError
+from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.learned import Array, learned_attributes, learned_kinds
 from visterm.core.persist import MANIFEST, new_folder, read_json, write_json
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.writing import write_whole
 from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
+from visterm.encoders.named import hub_client
 from visterm.encoders.network import NetworkEncoder
 from visterm.learning.calibrating import N_CORRECT_TAGS, N_PRECISE_TAGS
 from visterm.learning.learned import LearnedImages, write_run
@@ -66,7 +67,7 @@ def push_run(
         files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
         page = f"{HUB_PAGE}{repository}"
         if not dry_run:
-            api = _client().HfApi(library_name="visterm", library_version=version("visterm"))
+            api = hub_client().HfApi(library_name="visterm", library_version=version("visterm"))
             with hub_errors(f"The run could not be pushed to {repository}", page):
                 page = str(api.create_repo(repository, private=not public, exist_ok=True))
                 api.upload_folder(
@@ -113,7 +114,7 @@ def fetch_run(repository: str, revision: str | None = None) -> Path:
     StorageError if the repository doesn't exist or has no run; CorruptFileError if the manifest is invalid or has names
     of files outside its folder.
     """
-    client, page, advice = _client(), f"{HUB_PAGE}{repository}", "Ask its owner to push the run again."
+    client, page, advice = hub_client(), f"{HUB_PAGE}{repository}", "Ask its owner to push the run again."
     with hub_errors(f"The run {repository} could not be fetched", page):
         try:
             manifest = _fetch_cached(client, repository, MANIFEST, revision or "main")
@@ -151,11 +152,6 @@ def _fetch_cached(client: Any, repository: str, name: str, revision: str) -> Pat
     return fetched.path
 
 
-def network_in(folder: Path) -> Path | None:
-    """Return the network that was pushed with a run, or None."""
-    return next(iter(sorted(folder.glob(f"{NETWORK}.*"))), None)
-
-
 def card_of(run: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
     """Return the model card of a run: metadata for the hub, instructions, and measurements."""
     facts, encoder, model = run.facts, ENCODERS.name_of(run.encoder), MODELS.name_of(run.model)
@@ -178,7 +174,7 @@ def card_of(run: Run, name: str, *, licence: str | None = None, with_network: bo
 library_name: visterm
 pipeline_tag: image-classification
 tags: [visterm, multi-label, photo-tagging]
-{f"license: {json.dumps(licence)}" + chr(10) if licence else ""}{_measured(run, name)}---
+{f"license: {json.dumps(licence)}" + chr(10) if licence else ""}---
 
 # {name.partition("/")[2]}
 
@@ -197,20 +193,6 @@ or `visterm annotate {HUB_PREFIX}{name} photos`. Encoder: `{encoder}`; model: `{
 
 The figures are for photos of that library; for other photos they may be lower. Files are JSON and safetensors, never
 pickles. Names of photos, and the tags of each photo, are not in this repository unless its owner chose to publish them.
-"""
-
-
-def _measured(run: Run, name: str) -> str:
-    if N_CORRECT_TAGS not in run.facts:
-        return ""
-    share = run.facts[N_CORRECT_TAGS] / min(5, len(run.vocabulary))
-    return f"""model-index:
-- name: {json.dumps(name.partition("/")[2])}
-  results:
-  - task: {{type: image-classification, name: Tagging photos}}
-    dataset: {{type: private, name: Held-out photos of the library}}
-    metrics:
-    - {{type: precision, name: Precision of the 5 best tags, value: {share:.4f}}}
 """
 
 
@@ -249,13 +231,3 @@ def _with_file_names(value: Any, key: str = "") -> Any:
     if isinstance(value, str) and (key in _PATH_KEYS or os.path.isabs(value)):
         return re.split(r"[/\\]", value)[-1]
     return value
-
-
-def _client() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtraError(
-            "The hub needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
-        ) from error
-    return huggingface_hub

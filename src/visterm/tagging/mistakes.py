@@ -82,11 +82,8 @@ def mistakes_among(
     side: SideKnowledge | None = None,
     settled: Any = None,
     answers: Any = None,
-    kind: str | None = None,
-    tag: str | None = None,
     tree: TagTree | None = None,
     limit: int = 100,
-    seed: int = 0,
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Mistake]:
@@ -115,16 +112,10 @@ def mistakes_among(
         Not 0 where a person has judged the tag already: these pairs are not listed.
     answers : pair of CSR, shape (n_images, n_tags), optional
         People's answers, which change the chances, see `find_mistakes`.
-    kind : str, optional
-        "wrong" or "missing"; None: both.
-    tag : str, optional
-        List mistakes of this tag only.
     tree : TagTree, optional
         An image with a tag also has its parents: they are never missing, and only wrong if they were given.
     limit : int
         Maximum number of mistakes of each kind.
-    seed : int
-        Seed of the folds and samples.
     progress : Progress
         Shows each fit.
     stop : callable
@@ -133,27 +124,23 @@ def mistakes_among(
     Raises
     ------
     UserError
-        If the kind or the tag is unknown, or the model learns from a kernel with its training images.
+        If the model learns from a kernel with its training images.
     DataError
         If fewer than 50 images have tags, or the features are not informative (`UninformativeFeaturesError`).
     """
-    check_kind(kind)
-    columns = None if tag is None else [vocabulary.index(tag)]
     related = None
     if tree is not None:
         tree_columns = TreeColumns(tree, vocabulary)
         Y, given_entries, related = tree_columns.completed(Y), Y, tree_columns.pairs
         implied = Y - Y.multiply(given_entries != 0)
         settled = implied if settled is None else abs(settled) + abs(implied)
-    with cross_chances(model, X, Y, side=side, seed=seed, progress=progress, stop=stop) as (chances, folds):
+    with cross_chances(model, X, Y, side=side, progress=progress, stop=stop) as (chances, folds):
         if stop():
             return []
-        mistakes = find_mistakes(
-            chances, Y, folds, settled=settled, answers=answers, tags=columns, related=related, limit=limit, seed=seed
-        )
+        mistakes = find_mistakes(chances, Y, folds, settled=settled, answers=answers, related=related, limit=limit)
 
     results = []
-    for name in KINDS if kind is None else (kind,):
+    for name in KINDS:
         pairs = getattr(mistakes, name)
         for rank, i in enumerate(np.lexsort((-pairs.probability, pairs.unusual))):
             if rank < N_ALWAYS_LISTED or pairs.probability[i] >= MIN_LISTED_CHANCE:
@@ -185,12 +172,6 @@ def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
         follows = tuple(other.tag for other in parents if (mistake.chance or 0) >= min(LIKELY, other.chance or 0))
         remaining.append(replace(mistake, follows=follows) if follows else mistake)
     return remaining
-
-
-def check_kind(kind: str | None) -> None:
-    """Raise UserError if a kind of mistake is unknown."""
-    if kind not in (None, *KINDS):
-        raise UserError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}, or None for both.")
 
 
 def vocabulary_of(tags: Sequence[Sequence[str]], tagger: Tagger) -> Vocabulary:
@@ -282,12 +263,11 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
 def _convert_to_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.Generator) -> None:
     """Replace scores by chances, with lines that are fitted to the scores."""
     n_images, n_tags = scores.shape
-    max_images = max(1, MAX_SCORES // n_tags)
-    sample = np.arange(n_images) if n_images <= max_images else np.sort(rng.permutation(n_images)[:max_images])
+    step = max(1, MAX_SCORES // n_tags)
+    sample = np.arange(n_images) if n_images <= step else np.sort(rng.permutation(n_images)[:step])
     calibration = fit_tag_lines(np.asarray(scores[sample]), Y[sample], Y, rng)
     if calibration is None:
         raise DataError("All photos have the same tags, so no photo stands out. Tag more photos.")
-    step = max(1, MAX_SCORES // n_tags)
     for start in range(0, n_images, step):
         scores[start : start + step] = calibration.confidences(scores[start : start + step])
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.data.images import ImageLike
-from visterm.data.relations import PART_OF_FILE, write_pairs
+from visterm.data.relations import PART_OF_FILE, part_pairs, write_pairs
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import names_with
 from visterm.learning.relations import WordRelations
@@ -60,10 +60,8 @@ def known_relations(run: Run, k: int = 20, more_relations: WordRelations | None 
 
     parts, wholes = beliefs.known.T
     if not beliefs.has_scores:
-        pairs = list(zip(parts, wholes, strict=True))[: k or None]
-        return [ScoredRelation(tags[part], tags[whole], None) for part, whole in pairs]
-    rows, row_of = np.unique(wholes, return_inverse=True)
-    scores = np.asarray(run.model.relation_scores(rows))[row_of, parts]
+        return [ScoredRelation(tags[part], tags[whole], None) for part, whole in beliefs.known[: k or None]]
+    scores = beliefs.known_scores
     order = np.lexsort((parts, wholes, -scores))[: k or None]
     return [ScoredRelation(tags[parts[i]], tags[wholes[i]], float(scores[i])) for i in order]
 
@@ -141,11 +139,11 @@ class PartBeliefs:
     def __init__(self, model: Annotator, known: ArrayLike, n_tags: int, kinds: ArrayLike = ()) -> None:
         self.model = model
         self.n_tags = n_tags
-        pairs = _as_pairs(known)
+        pairs = np.asarray(known, np.int64).reshape(-1, 2)
         if labels_parts(model):
             pairs = np.concatenate([pairs, model.part_of_])
         self.known: NDArray[np.int64] = np.unique(pairs, axis=0)
-        self._kinds = _as_pairs(kinds)
+        self._kinds = np.asarray(kinds, np.int64).reshape(-1, 2)
         self._parts_of = _values_by_key(self.known[:, 1], self.known[:, 0])
         self._kinds_of = _values_by_key(self._kinds[:, 0], self._kinds[:, 1])
         self._members = _values_by_key(self._kinds[:, 1], self._kinds[:, 0])
@@ -182,7 +180,8 @@ class PartBeliefs:
     def scores(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the score of each tag as a part of each of the `wholes`, (n_wholes, n_tags); -inf: impossible."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
-        scores += self._mean_known_score * self.shares_of_kind(wholes)
+        if self.known.size:
+            scores += max(np.float32(0), self.known_scores.mean()) * self.shares_of_kind(wholes)
         is_impossible = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
         for pairs in (self.known[:, ::-1], self._kinds, self._kinds[:, ::-1]):
             is_impossible |= self._pair_mask(wholes, pairs)
@@ -210,12 +209,10 @@ class PartBeliefs:
         return shares
 
     @cached_property
-    def _mean_known_score(self) -> np.float32:
-        """The mean score of the known relations, or 0 if it is negative."""
-        parts, wholes = self.known.T
-        rows, row_of = np.unique(wholes, return_inverse=True)
-        scores = np.asarray(self.model.relation_scores(rows))[row_of, parts]
-        return np.float32(max(0.0, scores.mean())) if scores.size else np.float32(0)
+    def known_scores(self) -> NDArray[np.float32]:
+        """The model's scores of the known relations, shape (n_known,)."""
+        rows, row_of = np.unique(self.known[:, 1], return_inverse=True)
+        return np.asarray(self.model.relation_scores(rows), np.float32)[row_of, self.known[:, 0]]
 
     def predicted(self, k: int) -> list[tuple[int, int, float]]:
         """Return the `k` unknown pairs with the highest scores above 0, best first; k = 0: all such pairs.
@@ -249,7 +246,7 @@ def beliefs_of(run: Run, more_relations: WordRelations | None = None) -> PartBel
     """Return the known relations of a run, including `more_relations`, with the model's scores of all other pairs."""
     tags = run.vocabulary
     sources = [run.relations] if more_relations is None else [run.relations, more_relations]
-    pairs = np.concatenate([relations.part_of_columns(tags) for relations in sources])
+    pairs = np.concatenate([part_pairs(relations.part_of, tags) for relations in sources])
     return PartBeliefs(run.model, pairs, len(tags), run.relations.ancestor_columns(tags))
 
 
@@ -271,10 +268,6 @@ def check_learned_parts(model: Annotator) -> None:
         f"The model '{name}' does not learn which tags are parts of which. Fit one of these models with the tag rule "
         f"part_of: {', '.join(names_with(MODELS, lambda part: hasattr(part, 'relation_scores')))}."
     )
-
-
-def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
-    return np.asarray(pairs, np.int64).reshape(-1, 2)
 
 
 def _wholeness(n_as_part: NDArray[np.int64], n_as_whole: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,14 +40,16 @@ from visterm.models.blend.kept import tag_vectors
 from visterm.models.fold_in import folded_rows
 from visterm.models.neighbours.knn import unit_rows
 
+Names: TypeAlias = Sequence[object] | None  # Users or items; None: all
+
 BLOCK_SCORES = 2**23  # Number of scores in memory at a time
 BY_NUMBER_ONLY = ("auto", "ease", "knn", "als", "prior")  # Models to which users with features would not be numbers
 
 
 class _Recommendations(NamedTuple):
-    users: NDArray[Any]
+    users: NDArray[np.generic]
     """Names of the users, shape (n_users,)."""
-    items: NDArray[Any]
+    items: NDArray[np.generic]
     """Names of the items, shape (n_users, k), best first."""
     scores: NDArray[np.float32]
     """Scores, shape (n_users, k); -inf where a user has fewer than k items left: the item there is not recommended."""
@@ -58,7 +60,7 @@ class Recommendations(Framed, _Recommendations):
 
     __slots__ = ()
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, NDArray[np.generic]]:
         """Return the columns of the frame: an entry for each recommended item, user by user, best first."""
         n, k = self.scores.shape
         is_recommended = self.scores > -np.inf
@@ -147,12 +149,7 @@ class Recommender(Estimator):
         return self
 
     def recommend(
-        self,
-        users: Sequence[Any] | None = None,
-        k: int = 10,
-        *,
-        exclude_seen: bool = True,
-        among: Sequence[Any] | None = None,
+        self, users: Names = None, k: int = 10, *, exclude_seen: bool = True, among: Names = None
     ) -> Recommendations:
         """Return the best items of users; for many users, `write` needs less memory.
 
@@ -175,9 +172,7 @@ class Recommender(Estimator):
         parts = list(self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among))
         return Recommendations(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def write(
-        self, path: str | os.PathLike[str], users: Sequence[Any] | None = None, k: int = 10, **options: Any
-    ) -> None:
+    def write(self, path: str | os.PathLike[str], users: Names = None, k: int = 10, **options: Any) -> None:
         """Write recommendations as JSON lines or Parquet (``.jsonl``, ``.parquet``); memory doesn't grow with users.
 
         `options` are those of `recommend`. The file is replaced when all is written. Raises MissingExtraError if
@@ -194,7 +189,7 @@ class Recommender(Estimator):
                 for block in blocks:
                     lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block.rows())
 
-    def similar_items(self, items: Sequence[Any] | None = None, k: int = 10) -> Recommendations:
+    def similar_items(self, items: Names = None, k: int = 10) -> Recommendations:
         """Return the items most similar to items (None: all), which are the `users` of the result.
 
         By the weights between items, if the model or a member of a blend has them (``ease``, ``knn``), or else by the
@@ -211,7 +206,7 @@ class Recommender(Estimator):
             raise UserError("This model has no vectors of items.", setting="model", advice="Choose ease or wsabie.")
         return _most_similar(_cosines(vectors), self.items_, wanted, k)
 
-    def similar_users(self, users: Sequence[Any] | None = None, k: int = 10) -> Recommendations:
+    def similar_users(self, users: Names = None, k: int = 10) -> Recommendations:
         """Return the users nearest to users (None: all) by the cosine of their rows; `items` are users."""
         check_fitted(self)
         wanted = None if users is None else positions_of(users, self.pairs_.user_rows, "user")
@@ -311,14 +306,14 @@ class Recommender(Estimator):
         return recommender
 
     def _recommend_blocks(
-        self, users: Sequence[Any] | None, k: int, *, exclude_seen: bool = True, among: Sequence[Any] | None = None
+        self, users: Names, k: int, *, exclude_seen: bool = True, among: Names = None
     ) -> Iterator[Recommendations]:
         """Yield the best items of some users after another, as `recommend`."""
         check_fitted(self)
         check_count(k, "k")
         wanted = np.arange(self.users_.size) if users is None else positions_of(users, self.pairs_.user_rows, "user")
         columns = slice(None) if among is None else np.unique(positions_of(among, self.pairs_.item_columns, "item"))
-        items: NDArray[Any] = self.items_[columns]
+        items: NDArray[np.generic] = self.items_[columns]
         for rows, scores in self.score_blocks(wanted):
             block = wanted[rows]
             if exclude_seen:
@@ -435,7 +430,7 @@ def _item_users(features: ArrayLike | sp.sparray, n_items: int) -> sp.csr_array:
     return as_csr(rows.T)
 
 
-def _vocabulary(items: NDArray[Any], given: sp.csr_array) -> Vocabulary:
+def _vocabulary(items: NDArray[np.generic], given: sp.csr_array) -> Vocabulary:
     """Return the items as tags, with their numbers of users."""
     return Vocabulary(items.astype(str).tolist(), np.bincount(given.indices, minlength=items.size))
 
@@ -447,7 +442,7 @@ def _blocks(n_rows: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_rows))
 
 
-def _cosines(vectors: Any) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
+def _cosines(vectors: Matrix) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
     """Return a function from the numbers of some vectors to their cosines with all vectors."""
     units: Any = unit_rows(vectors)
     return lambda block: np.ascontiguousarray(dense(units[block] @ units.T), np.float32)
@@ -455,7 +450,7 @@ def _cosines(vectors: Any) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
 def _most_similar(
     scores_of: Callable[[NDArray[np.int64]], NDArray[np.float32]],
-    names: NDArray[Any],
+    names: NDArray[np.generic],
     wanted: NDArray[np.int64] | None,
     k: int,
 ) -> Recommendations:

@@ -31,6 +31,7 @@ from visterm.data.tag_rules import Alias
 from visterm.features.training_rows import TRAIN_SPLIT, encode_corpus
 from visterm.learning.run import Run
 from visterm.models.blend import kept
+from visterm.models.neighbours.knn import unit_rows
 
 SIMILAR_IMAGES = "images alike, never together"
 
@@ -269,14 +270,6 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias
     return [Alias(tags[tag], tags[best], _reason(tag, best, pair, tags)) for _, tag, best, pair in sorted(aliases)]
 
 
-def unit_rows(U: Matrix) -> Matrix:
-    """Return the rows scaled to unit length, sparse rows as CSR."""
-    if not sp.issparse(U):
-        return _unit(U)
-    U = sp.csr_array(U)
-    return sp.diags_array(1 / np.maximum(np.sqrt(U.power(2).sum(axis=1)), np.finfo(np.float32).tiny)) @ U
-
-
 def _families(n_tags: int, pairs: Sequence[AliasPair]) -> NDArray[np.int64]:
     """Return the family number of each tag; a family is all spellings and plurals of one word."""
     from scipy.sparse.csgraph import connected_components  # slow to import
@@ -321,7 +314,7 @@ def _pairs_by_images(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family:
     vectors = _unit_centred((family_of.T @ (V * weights[:, None])) / (family_of.T @ weights)[:, None])
     Y = sp.csr_array((Y @ family_of) > 0, dtype=np.float64)
     photos = TagPhotos(Y, U)
-    images, counts, shared = _unit(photos.sums), photos.counts, sp.csr_array(Y.T @ Y)
+    images, counts, shared = unit_rows(photos.sums), photos.counts, sp.csr_array(Y.T @ Y)
     min_product = MIN_EXPECTED_SHARED * Y.shape[0]
     frequent = np.flatnonzero(counts * float(counts.max(initial=0)) >= min_product)
     best = np.full(len(counts), -1)
@@ -361,9 +354,4 @@ def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArra
 
 
 def _unit_centred(V: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:
-    return _unit(V - V.mean(axis=0)) if len(V) else V.astype(np.float32)
-
-
-def _unit(rows: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)
+    return np.asarray(unit_rows(V - V.mean(axis=0)) if len(V) else V, np.float32)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from visterm.models.blend.kept import tag_vectors, what_to_do
 
 MAX_MAP_TAGS = 2000  # A map with more tags is unreadable, and takes minutes to compute
 N_COMPONENTS = 50  # Number of principal components for t-SNE (van der Maaten, Hinton 2008, section 4.2)
-_LAST_LETTER = "\U0010ffff"
 
 
 class Completion(NamedTuple):
@@ -31,17 +30,11 @@ class Completion(NamedTuple):
 
 
 class Completions:
-    """An index of the tags of a vocabulary by their first letters, and by the first letters of their words."""
+    """Finds tags of a vocabulary by their first letters, and by the first letters of their words."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._tags = vocabulary.tags
-        self._counts = vocabulary.counts.tolist()
-        starts = []
-        for column, tag in enumerate(vocabulary.tags):
-            starts += [(start, column) for start in starts_of(tag)]
-        starts.sort()
-        self._keys = [key for key, _ in starts]
-        self._columns = [column for _, column in starts]
+        counts = vocabulary.counts.tolist()
+        self._tags = [(tag, n, starts_of(tag)) for tag, n in zip(vocabulary.tags, counts, strict=True)]
 
     def find(self, typed: str, k: int = 10, others: Mapping[str, int] | None = None) -> list[Completion]:
         """Return tags that begin with `typed`, then tags with a word that begins with it; each most frequent first.
@@ -49,9 +42,9 @@ class Completions:
         An empty text returns the most frequent tags. `others` are further tags with their numbers of images.
         """
         key = tag_key(typed)
-        span = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST_LETTER))
-        matches = [(self._tags[column], self._counts[column]) for column in set(self._columns[span])]
-        matches += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in starts_of(tag))]
+        more_tags = ((tag, n, starts_of(tag)) for tag, n in (others or {}).items())
+        tags = chain(self._tags, more_tags)
+        matches = [(tag, n) for tag, n, starts in tags if any(start.startswith(key) for start in starts)]
 
         def order(item: tuple[str, int]) -> tuple[bool, int, str]:
             return not tag_key(item[0]).startswith(key), -item[1], item[0]

@@ -98,14 +98,7 @@ class Tagger(TaggerEstimator):
     def of(cls, request: FitRequest) -> Self:
         """Make an unfitted tagger with the parts of a request; `fit_request` fits it.
 
-        Raises
-        ------
-        UserError
-            If `out` is an existing run, or settings are invalid.
-        EncoderMismatchError
-            If the features were made by another encoder than the requested one.
-        StorageError
-            If the path `out` exists and is not a run.
+        Raises the errors of `FitRequest.check` and `FitRequest.part_settings`.
         """
         request.check()
         encoder_params, model_params = request.part_settings()
@@ -220,16 +213,14 @@ class Tagger(TaggerEstimator):
         """
         from visterm.tagging.annotating import Annotations
 
-        annotations = Annotations([], [])
-        for item in self.annotate_each(
-            images, k, new_only=new_only, added=added, precision=precision, best_f1=best_f1,
-            min_confidence=min_confidence, progress=progress,
-        ):  # fmt: skip
-            if isinstance(item, Skipped):
-                annotations.skipped.append(item)
-            else:
-                annotations.images.append(item)
-        return annotations
+        items = list(
+            self.annotate_each(
+                images, k, new_only=new_only, added=added, precision=precision, best_f1=best_f1,
+                min_confidence=min_confidence, progress=progress,
+            )
+        )  # fmt: skip
+        skipped = [item for item in items if isinstance(item, Skipped)]
+        return Annotations([item for item in items if not isinstance(item, Skipped)], skipped)
 
     def annotate_each(
         self,

@@ -13,6 +13,7 @@ from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
 from visterm.core.vocabulary import STOP_WORDS, Word, clean_tag, tag_key
 from visterm.learning.run import Run
+from visterm.learning.word_places import ENCODER
 from visterm.models.abilities import places_words
 
 
@@ -28,35 +29,32 @@ def typed_query(
     that are neither are ignored. Raises UnknownNameError if no word is known, or all known words have a ``-``: nothing
     would be searched for. Raises UserError if the words cancel each other out.
     """
-    dictionary, outside, new_tags = run.dictionary, run.words, new_tags or {}
+    outside, new_tags = run.words, new_tags or {}
     parsed, other_words, name_signs = _parse(run, words, new_tags, names or {})
     n_tags = len(run.vocabulary.tags)
-    texts: dict[str, str] = {}  # Key -> the word as first typed
-    for word in other_words:
-        texts.setdefault(tag_key(word.text), clean_tag(word.text))
+    texts = {tag_key(word.text): clean_tag(word.text) for word in reversed(other_words)}  # Key -> as first typed
     rows: dict[str, NDArray[np.float32]] = {}  # Key of a word outside the vocabulary -> its row
     if texts and outside.source is not None:
         looked_up = zip(texts, outside.look_up(run.model, list(texts.values())), strict=True)
         rows = {key: row for key, row in looked_up if row is not None}
 
-    signs, unlearned_sums, unknown = [*(sign for _, sign in parsed), *name_signs.values()], Counter[str](), []
-    outside_words = [
-        (tag_key(tag := dictionary.tags[column]), tag, sign) for column, sign in parsed if column >= n_tags
-    ]
-    rows |= {
-        tag_key(dictionary.tags[column]): outside.rows[column - n_tags] for column, _ in parsed if column >= n_tags
-    }
+    sums, unlearned_sums, unknown = Counter[str](), Counter[str](), []
+    for column, sign in parsed:
+        if column >= n_tags:  # a word that was added
+            key = tag_key(tag := run.dictionary.tags[column])
+            rows[key], texts[key] = outside.rows[column - n_tags], tag
+            sums[key] += sign
     for word in other_words:
         key = tag_key(word.text)
         if key in rows:
-            outside_words.append((key, texts[key], word.sign))
+            sums[key] += word.sign
         elif key in new_tags:
             unlearned_sums[word.text] += word.sign
         else:
             unknown.append(word)
-            continue
-        signs.append(word.sign)
 
+    known_signs = [word.sign for word in other_words if word not in unknown]
+    signs = [*(sign for _, sign in parsed), *name_signs.values(), *known_signs]
     unknown_positive = [word.text for word in unknown if word.sign > 0]
     unknown_words = [word.text for word in unknown]
     if not signs or (unknown_positive and max(signs) < 0):
@@ -66,12 +64,9 @@ def typed_query(
         raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
     tag_weights, known = run.vocabulary.weights_of((column, sign) for column, sign in parsed if column < n_tags)
-    sums, texts_of = Counter[str](), {key: text for key, text, _ in outside_words}
-    for key, _, sign in outside_words:
-        sums[key] += sign
     keys = [key for key, total in sums.items() if total]
     if tag_weights.nnz == 0 and not keys and not any(unlearned_sums.values()) and not name_signs:
-        cancelled = ", ".join([*known, *texts_of.values(), *unlearned_sums])
+        cancelled = ", ".join([*known, *map(texts.__getitem__, sums), *unlearned_sums])
         raise UserError(
             f"The words of the search cancel each other out: {cancelled}.",
             setting="words", value=words, advice="Leave one of them out.",
@@ -81,7 +76,7 @@ def typed_query(
         return Query(weigh_words(tag_weights, run.idf), known, unknown_words, None, unlearned, name_signs)
     weights, outside_weights = _weigh_together(run, tag_weights, np.array([sums[key] for key in keys], np.float32))
     word_rows = np.array([rows[key] for key in keys], np.float32)
-    outside_part = OutsideWords([texts_of[key] for key in keys], outside_weights, word_rows)
+    outside_part = OutsideWords([texts[key] for key in keys], outside_weights, word_rows)
     return Query(weights, known, unknown_words, outside_part, unlearned, name_signs)
 
 
@@ -93,7 +88,7 @@ def _parse(
     Stop words are left out, unless there is nothing else.
     """
     source = run.words.source
-    reads_phrases = source is not None and source.reads_phrases
+    reads_phrases = source is not None and source.kind == ENCODER  # a text tower, which learned from captions
     parsed, other_words = run.dictionary.parse(words, {**names, **new_tags}, phrases=reads_phrases)
     keys = [tag_key(word.text) for word in other_words]
     name_signs = {key: word.sign for key, word in zip(keys, other_words, strict=True) if key in names.keys() - new_tags}
