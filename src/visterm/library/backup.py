@@ -52,7 +52,7 @@ class Restored(NamedTuple):
 
     images: int
     rows: int  # Rows that were computed now
-    missing: int  # Photos that cannot be read where they were
+    missing: int  # Photos that were changed, or are no longer where they were
 
 
 def back_up(catalogue: str | os.PathLike[str], path: str | os.PathLike[str], *, overwrite: bool = False) -> BackedUp:
@@ -94,7 +94,7 @@ def restore(
 ) -> Restored:
     """Make a catalogue from a backup, and compute the rows of its photos; call it again to continue after a kill.
 
-    Photos that are no longer at their path are encoded when they are checksum again: index their folder. Raises
+    Photos that are no longer at their path are encoded when they are found again: index their folder. Raises
     StorageError if there is another catalogue at `catalogue`, or no backup at `path`; CorruptFileError if the backup is
     damaged.
     """
