@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from starlette.responses import FileResponse, Response
 
 from visterm.core.errors import DataError, UserError
@@ -33,6 +33,7 @@ from visterm.web.schemas import (
     TagsChange,
     VerdictAnswer,
     VerdictRequest,
+    answer,
     errors,
     file_answers,
 )
@@ -257,12 +258,12 @@ class PhotosChange(RequestBody):
     wrong: Tags = Field([], description="Tags that are wrong for all these photos.")
 
 
-class StepAnswer(BaseModel):
-    """A step that was stored or undone."""
-
-    step: int = Field(description="Number of the step; `POST /steps/{number}/undo` undoes it.")
-    images: int = Field(description="Number of photos in the step.")
-    changed: int = Field(description="Number of photos whose tags or verdicts it changed.")
+StepAnswer = answer(
+    "StepAnswer", "A step that was stored or undone.",
+    step=(int, "Number of the step; `POST /steps/{number}/undo` undoes it."),
+    images=(int, "Number of photos in the step."),
+    changed=(int, "Number of photos whose tags or verdicts it changed."),
+)  # fmt: skip
 
 
 @router.post("/images/tags", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 408, 409, 413))

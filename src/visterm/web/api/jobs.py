@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, Field
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
@@ -21,51 +20,48 @@ from visterm.web.bodies import JsonRoute
 from visterm.web.errors import HttpError, json_answer
 from visterm.web.exports import EXPORT
 from visterm.web.query import Cursor, Limit, cursor_at, position_of
-from visterm.web.schemas import ExportBody, JobAnswer, JobRequest, JobsAnswer, errors
+from visterm.web.schemas import ExportBody, JobAnswer, JobRequest, JobsAnswer, answer, errors, listed
 from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
 JobId = Annotated[int, Path(ge=0, le=2**63 - 1, description="Id of the job.")]
 
+ComparisonAnswer = answer(
+    "ComparisonAnswer", "A run and the previous one, measured on photos that neither learned from.",
+    before=(float, "Value of the measure for the previous run."),
+    after=(float, "Value of the measure for this run."),
+    compared=(int, "Number of photos on which both runs were measured."),
+    interval=(
+        tuple[float, float] | None,
+        "95 % interval of the difference, by resampling these photos; null if there are too few.",
+    ),
+    run_before=(str, "Fingerprint of the previous run; empty if it isn't known."),
+    measure=(str, "The measure: MAP, mean average precision (1 is perfect)."),
+    difference=(float, "`after` minus `before`."),
+    verdict=(
+        Literal["better", "worse", "no clear difference", "too few photos"],
+        "Whether this run is significantly better or worse.",
+    ),
+    in_words=(str, "The comparison as a sentence."),
+)  # fmt: skip
 
-class ComparisonAnswer(BaseModel):
-    """A run and the previous one, measured on photos that neither learned from."""
+RunAnswer = answer(
+    "RunAnswer", "A run of the catalogue, and how it compares with the previous one.",
+    number=(int, "Number of the run in the catalogue."),
+    run=(str, "Fingerprint of the run."),
+    added=(str, "When it was added (UTC)."),
+    current=(bool, "Whether it is in use."),
+    images=(int | None, "Number of photos that it learned from; null if its files are gone."),
+    tags=(int | None, "Number of tags that it knows; null if its files are gone."),
+    comparison=(ComparisonAnswer | None, "Comparison with the previous run; null if no photo was there to compare on."),
+)  # fmt: skip
 
-    before: float = Field(description="Value of the measure for the previous run.")
-    after: float = Field(description="Value of the measure for this run.")
-    compared: int = Field(description="Number of photos on which both runs were measured.")
-    interval: tuple[float, float] | None = Field(
-        description="95 % interval of the difference, by resampling these photos; null if there are too few."
-    )
-    run_before: str = Field(description="Fingerprint of the previous run; empty if it isn't known.")
-    measure: str = Field(description="The measure: MAP, mean average precision (1 is perfect).")
-    difference: float = Field(description="`after` minus `before`.")
-    verdict: Literal["better", "worse", "no clear difference", "too few photos"] = Field(
-        description="Whether this run is significantly better or worse."
-    )
-    in_words: str = Field(description="The comparison as a sentence.")
-
-
-class RunAnswer(BaseModel):
-    """A run of the catalogue, and how it compares with the previous one."""
-
-    number: int = Field(description="Number of the run in the catalogue.")
-    run: str = Field(description="Fingerprint of the run.")
-    added: str = Field(description="When it was added (UTC).")
-    current: bool = Field(description="Whether it is in use.")
-    images: int | None = Field(description="Number of photos that it learned from; null if its files are gone.")
-    tags: int | None = Field(description="Number of tags that it knows; null if its files are gone.")
-    comparison: ComparisonAnswer | None = Field(
-        description="Comparison with the previous run; null if there were no photos to compare them on."
-    )
-
-
-class RunsAnswer(BaseModel):
-    """The runs of the catalogue."""
-
-    runs: list[RunAnswer] = Field(description="The runs, newest first.")
-    back: int | None = Field(description="Number of the run that the job go back would use; null if there is none.")
+RunsAnswer = answer(
+    "RunsAnswer", "The runs of the catalogue.",
+    runs=listed(RunAnswer, "The runs, newest first."),
+    back=(int | None, "Number of the run that the job go back would use; null if there is none."),
+)  # fmt: skip
 
 
 @router.get("/jobs", response_model=JobsAnswer, responses=errors())

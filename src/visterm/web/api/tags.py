@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, Field
 
 from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
 from visterm.library.dictionary import tag_counts, tree_level
@@ -22,7 +21,9 @@ from visterm.web.schemas import (
     TagMapAnswer,
     TagsAnswer,
     TreeAnswer,
+    answer,
     errors,
+    listed,
 )
 from visterm.web.service import ServiceDep
 
@@ -30,30 +31,27 @@ router = APIRouter(tags=["tags"])
 
 Count = Annotated[int, Query(ge=1, le=MAX_TAGS, description="Maximum number of tags.")]
 
+MistakeAnswer = answer(
+    "MistakeAnswer", "A tag that a photo has and probably should not have, or one that it probably should have.",
+    image_id=Id, image=ImageName, tag=Tag,
+    kind=(Literal["missing", "wrong"], "Whether the tag is probably missing or wrong."),
+    chance=(
+        float | None,
+        "Probability that it is a mistake (0-1); null if the tag has two or three photos, too few to say.",
+    ),
+    low=(float | None, "Lower end of a 95 % interval of the chance; wide for tags of few photos."),
+    high=(float | None, "Upper end of the interval."),
+    reason=(str | None, 'If the chance is null: "unusual for this tag", or "without" it.', None),
+    follows=(list[Tag], "Tags above a missing one in the tree that are missing with it.", []),
+)  # fmt: skip
 
-class MistakeAnswer(BaseModel):
-    """A tag that a photo has and probably should not have, or one that it probably should have."""
-
-    image_id: Id
-    image: ImageName
-    tag: Tag
-    kind: Literal["missing", "wrong"] = Field(description="Whether the tag is probably missing or wrong.")
-    chance: float | None = Field(
-        description="Probability that it is a mistake (0-1); null if the tag has two or three photos, too few to say."
-    )
-    low: float | None = Field(description="Lower end of a 95 % interval of the chance; wide for tags of few photos.")
-    high: float | None = Field(description="Upper end of the interval.")
-    reason: str | None = Field(None, description='If the chance is null: "unusual for this tag", or "without" it.')
-    follows: list[Tag] = Field([], description="Tags above a missing one in the tree that are missing with it.")
-
-
-class MistakesAnswer(BaseModel):
-    """One page of the probable mistakes."""
-
-    mistakes: list[MistakeAnswer] = Field(description="The mistakes: missing tags first, most probable first.")
-    n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before the first search.")
-    note: str | None = Field(description="Why there are none, if the features don't predict the tags; otherwise null.")
-    next: Next
+MistakesAnswer = answer(
+    "MistakesAnswer", "One page of the probable mistakes.",
+    mistakes=listed(MistakeAnswer, "The mistakes: missing tags first, most probable first."),
+    n_mistakes=(int | None, "Number of mistakes on all pages; null before the first search."),
+    note=(str | None, "Why there are none, if the features don't predict the tags; otherwise null."),
+    next=Next,
+)  # fmt: skip
 
 
 @router.get("/tags", response_model=TagsAnswer, responses=errors())

@@ -22,7 +22,7 @@ from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, allow_pictures, count_fetched, data_content
 from visterm.web.errors import LOG, http_error_of, json_answer
-from visterm.web.schemas import STATUSES, errors
+from visterm.web.schemas import STATUSES, answer, errors, listed
 from visterm.web.security import origin_of
 from visterm.web.service import Bounds, ServiceDep
 
@@ -57,46 +57,38 @@ class VisionRequest(BaseModel):
     url: str = Field("", description="One more picture, by its address.")
 
 
-class VisionLabel(BaseModel):
-    """A label."""
+VisionLabel = answer(
+    "VisionLabel", "A label.",
+    name=(str, "The tag."),
+    source=(str, "Always image: it comes from the picture.", "image"), priority=(int, "Always 0.", 0),
+    confidence=(float | None, "Probability that the label is right; absent if unknown.", None),
+    topicality=(float | None, "The same as `confidence`.", None),
+    categories=(list[str], "The tags above it in the run's tree, the nearest first.", []),
+)  # fmt: skip
 
-    name: str = Field(description="The tag.")
-    source: str = Field("image", description="Always image: it comes from the picture.")
-    priority: int = Field(0, description="Always 0.")
-    confidence: float | None = Field(None, description="Probability that the label is right; absent if unknown.")
-    topicality: float | None = Field(None, description="The same as `confidence`.")
-    categories: list[str] = Field([], description="The tags above it in the run's tree, the nearest first.")
+VisionLabels = answer(
+    "VisionLabels", "The labels that were found.",
+    labels=listed(VisionLabel, "The labels, most likely first; empty if no tag is likely enough."),
+)  # fmt: skip
 
+VisionModel = answer(
+    "VisionModel", "The run that answers.",
+    type=(str, "Always labels.", "labels"), name=(str, "Always visterm.", "visterm"),
+    version=(str, "Fingerprint of the run."),
+    resolution=(int, "Side of the pictures that the encoder reads, in pixels; 0 for any size."),
+)  # fmt: skip
 
-class VisionLabels(BaseModel):
-    """The labels that were found."""
+VisionAnswer = answer(
+    "VisionAnswer", "The labels of a request's pictures.",
+    id=(str, "Name of the request."), code=(int, "Always 200.", 200),
+    model=(VisionModel, "What answers."), result=(VisionLabels, "The result."),
+)  # fmt: skip
 
-    labels: list[VisionLabel] = Field(description="The labels, most likely first; empty if no tag is likely enough.")
-
-
-class VisionModel(BaseModel):
-    """The run that answers."""
-
-    type: str = Field("labels", description="Always labels.")
-    name: str = Field("visterm", description="Always visterm.")
-    version: str = Field(description="Fingerprint of the run.")
-    resolution: int = Field(description="Side of the pictures that the encoder reads, in pixels; 0 for any size.")
-
-
-class VisionAnswer(BaseModel):
-    """The labels of a request's pictures."""
-
-    id: str = Field(description="Name of the request.")
-    code: int = Field(200, description="Always 200.")
-    model: VisionModel = Field(description="What answers.")
-    result: VisionLabels = Field(description="The result.")
-
-
-class VisionErrorAnswer(BaseModel):
-    """The answer to a request that failed."""
-
-    code: int = Field(description="The status of the answer.")
-    error: str = Field(description="What is wrong, what is accepted, and what to do.")
+VisionErrorAnswer = answer(
+    "VisionErrorAnswer", "The answer to a request that failed.",
+    code=(int, "The status of the answer."),
+    error=(str, "What is wrong, what is accepted, and what to do."),
+)  # fmt: skip
 
 
 @router.post(
