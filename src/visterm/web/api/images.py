@@ -28,7 +28,6 @@ from visterm.web.schemas import (
     ExplanationAnswer,
     ImageAnswer,
     ImageFacts,
-    RequestBody,
     TagName,
     TagsChange,
     VerdictAnswer,
@@ -50,14 +49,11 @@ Side = Annotated[
 ]
 Moment = Annotated[
     float | None,
-    BeforeValidator(lambda text: text if text is None else float(text)),
     Query(
-        ge=0,
-        le=1e6,
-        allow_inf_nan=False,
+        ge=0, le=1e6, allow_inf_nan=False,
         description="For a video: seconds from its beginning. Default: the first frame.",
     ),
-]
+]  # fmt: skip
 VIDEO_TYPES = {
     ".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/quicktime", ".webm": "video/webm", ".ogv": "video/ogg",
     ".mkv": "video/x-matroska", ".3gp": "video/3gpp", ".avi": "video/x-msvideo", ".mpg": "video/mpeg",
@@ -246,14 +242,12 @@ async def duplicates(
     return json_answer({"groups": [group.as_dict() for group in page], "n_groups": len(groups), "next": following})
 
 
-class PhotosChange(RequestBody):
+class PhotosChange(TagsChange):
     """Tags to add to several photos, to remove from them, or to judge."""
 
     images: list[Annotated[int, Field(ge=0, le=MAX_INT)]] = Field(
         min_length=1, max_length=MAX_PHOTOS, description="Ids of the photos."
     )
-    give: Tags = Field([], description="Tags to add; any words are accepted.")
-    take: Tags = Field([], description="Tags to remove.")
     right: Tags = Field([], description="Tags that are right for all these photos.")
     wrong: Tags = Field([], description="Tags that are wrong for all these photos.")
 

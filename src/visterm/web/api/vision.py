@@ -10,14 +10,12 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.types import Tag
 from visterm.core.web_client import Patience, ask
-from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, allow_pictures, count_fetched, data_content
@@ -28,6 +26,10 @@ from visterm.web.service import Bounds, ServiceDep
 
 DEFAULT_PRECISION = 0.9
 N_LABELS_WITHOUT_CONFIDENCE = 5  # Labels of a photo if the run has no confidences
+NO_LABEL = (
+    "PhotoPrism got no label for a photo: no tag of the run is sure enough in it. For more labels, set a lower "
+    "?precision= in the Uri, or tag more photos."
+)
 MAX_CONFIDENCE = 0.99
 """PhotoPrism stores 100 - 100 c as the uncertainty of a label; 0 means that a person confirmed it."""
 
@@ -127,23 +129,11 @@ async def labels(
     tags_of_parts = [tags for tags in answers if not isinstance(tags, ImageError)]
     ranked_labels = with_categories(tagger, merge_labels(tags_of_parts))
     if not ranked_labels:
-        LOG.warning(*await service.searching.run(no_label_warning, tagger, precision))
+        LOG.warning(NO_LABEL)
 
     version, side = await service.run_version(), getattr(tagger.encoder, "reading_side", None) or 0
     model = {"type": "labels", "name": "visterm", "version": version, "resolution": side}
     return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked_labels}})
-
-
-def no_label_warning(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
-    """Return why a photo gets no label, as arguments of a logger, which rarely repeats the same text."""
-    if tagger.calibration is None:
-        return ("PhotoPrism got no label for a photo: none of its best tags has a photo that the run learned from.",)
-    cutoff = cutoff_of(tagger.calibration, precision=precision)
-    n_tags = 0 if cutoff is None else int(np.isfinite(cutoff).sum())
-    start, fix = "PhotoPrism got no label for a photo: ", "For more labels, set a lower ?precision= in the Uri."
-    if not n_tags:
-        return f"{start}no tag of the run reaches precision %g on held-out photos. {fix} Or tag more photos.", precision
-    return f"{start}none of the %d tags that can have precision %g is sure enough in it. {fix}", n_tags, precision
 
 
 def merge_labels(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:

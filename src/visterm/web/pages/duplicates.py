@@ -44,8 +44,7 @@ class ComparedPhoto(NamedTuple):
 
     record: ImageRecord
     keep: bool
-    facts: list[tuple[str, str, bool, str]]
-    """Name, value, whether the photos of the group differ in it, and a note, such as that it is the largest."""
+    facts: list[tuple[str, str, bool]]  # Name, value, and whether the photos of the group differ in it
     tags: list[tuple[str, bool]]  # Each with whether another photo of the group lacks it
 
 
@@ -174,26 +173,21 @@ def _photos(
 ) -> list[ComparedPhoto]:
     tags = catalogue.stored.tags.held(image.id for image in images)
     keeper = None if kind else keeper_by(rule, images, tags, folder)
-    max_pixels = max(image.width * image.height for image in images)
-    max_bytes = max(image.n_bytes for image in images)
-    dates = [image.taken for image in images if image.taken]
     shared_tags = set.intersection(*(set(tags.get(image.id, ())) for image in images))
     rows = [
-        [
-            ("Name", image.name.rpartition("/")[2], ""),
-            ("Folder", image.name.rpartition("/")[0] or image.folder, ""),
-            ("Pixels", f"{image.width} × {image.height}", "most" if image.width * image.height == max_pixels else ""),
-            ("Size", file_size(image.n_bytes), "largest" if image.n_bytes == max_bytes else ""),
-            ("Taken", moment(image.taken) or "–", "oldest" if dates and image.taken == min(dates) else ""),
-        ]
+        {
+            "Name": image.name.rpartition("/")[2], "Folder": image.name.rpartition("/")[0] or image.folder,
+            "Pixels": f"{image.width} × {image.height}", "Size": file_size(image.n_bytes),
+            "Taken": moment(image.taken) or "–",
+        }
         for image in images
-    ]
-    differs = [len({row[column][1] for row in rows}) > 1 for column in range(len(rows[0]))]
+    ]  # fmt: skip
+    differ = {name for name in rows[0] if len({row[name] for row in rows}) > 1}
     return [
         ComparedPhoto(
             image,
             keeper is not None and image.id == keeper.id,
-            [(name, value, diff, note if diff else "") for (name, value, note), diff in zip(row, differs, strict=True)],
+            [(name, value, name in differ) for name, value in row.items()],
             [(tag, tag not in shared_tags) for tag in tags.get(image.id, ())],
         )
         for image, row in zip(images, rows, strict=True)

@@ -22,7 +22,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
 from visterm.store.filters import MATCH, MAX_INT, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
-from visterm.web.pages.render import local, percent
+from visterm.web.pages.render import local
 
 LABELS = {
     "tag": "With tags", "without": "Without tags", "predicted": "Predicted tags", "sure": "Predicted with at least (%)",
@@ -241,11 +241,6 @@ def grid_photos(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> l
         for image_id, hit, parts in zip(ids, hits, shares, strict=True)
         if image_id in records
     ]
-
-
-def confidences_differ(items: Sequence[GridPhoto]) -> bool:
-    """Return whether the photos of a page have different confidences: equal ones are not worth showing."""
-    return len({percent(item.hit.confidence) for item in items if item.hit.confidence is not None}) > 1
 
 
 def photo_position(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -> PhotoPosition | None:

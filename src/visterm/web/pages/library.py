@@ -1,4 +1,4 @@
-"""The library page: counts of photos, skipped files, runs with their curves, and jobs with their results."""
+"""The library page: counts of photos, skipped files, runs, and jobs with their results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from visterm.core.wording import count_of
 from visterm.library.backup import BACK_UP
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
-from visterm.library.info import describe, training_history
+from visterm.library.info import describe
 from visterm.library.learned import NO_TAGS, START, Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
-from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, earlier_run, fit_options
 from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, redirect, render
@@ -39,23 +38,12 @@ JOB_LABELS = {
 }  # fmt: skip
 """The page's names of the kinds of jobs."""
 
-CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 FACT_LABELS = {
     "model": "model", "encoder": "encoder", "images": "photos learned from", "tags": "tags", "epochs": "epochs",
     "best validation MAP": "MAP on photos held out (1 is perfect)", "validation word MAP": "MAP of searches on them",
     "compared": "photos compared on", "before": "MAP of the previous run on them", "after": "MAP of this run on them",
 }  # fmt: skip
 """Facts of a run that the page shows, and its names for them."""
-
-
-class Sparkline(NamedTuple):
-    """A measure by epoch, as the points of a line in a box of `CURVE_WIDTH` by `CURVE_HEIGHT`."""
-
-    title: str
-    points: str
-    first: float
-    last: float
-    best: float | None
 
 
 class FitOutcome(NamedTuple):
@@ -157,10 +145,8 @@ def _values(service: Service) -> dict[str, object]:
     assert folder is not None
 
     for run in reversed(runs):
-        facts, curves = _read_run(folder / RUNS / run.fingerprint)
-        facts = facts | run.facts
-        shown_facts = {label: facts[name] for name, label in FACT_LABELS.items() if facts.get(name) is not None}
-        rows.append((run, shown_facts, curves))
+        facts = _facts_of(folder / RUNS / run.fingerprint) | run.facts
+        rows.append((run, {label: facts[name] for name, label in FACT_LABELS.items() if facts.get(name) is not None}))
 
     return job_values(stored, jobs) | {
         "counts": stored.database.keep("library", lambda: _counts(catalogue)),
@@ -190,34 +176,12 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
 
 
 @lru_cache(maxsize=64)
-def _read_run(folder: Path) -> tuple[dict[str, object], list[Sparkline]]:
-    """Read the facts and the history of a run; both are empty if its files were removed to save space."""
+def _facts_of(folder: Path) -> dict[str, object]:
+    """Read the facts of a run; there are none if its files were removed to save space."""
     try:
-        facts = describe(folder)
+        return describe(folder)
     except StorageError:
-        return {}, []
-    try:
-        panels = history_panels(training_history(folder))
-    except UserError:  # its model learns in one step
-        return facts, []
-
-    curves = []
-    for panel in panels:
-        if len(panel.values) > 1 and panel.name in ("loss", "map"):
-            best = None if panel.best is None else panel.values[panel.epochs.index(panel.best)]
-            curves.append(_sparkline(panel.title, panel.values, best))
-    return facts, curves
-
-
-def _sparkline(title: str, values: Sequence[float], best: float | None) -> Sparkline:
-    """Return a line from 0, or from the least value if that is negative, up to the largest value."""
-    low, high = min(0.0, *values), max(values)
-    height = (high - low) or 1.0
-    step = CURVE_WIDTH / max(len(values) - 1, 1)
-    points = " ".join(
-        f"{step * i:.1f},{CURVE_HEIGHT * (1 - (value - low) / height):.1f}" for i, value in enumerate(values)
-    )
-    return Sparkline(title, points, values[0], values[-1], best)
+        return {}
 
 
 def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, object]:

@@ -15,7 +15,7 @@ from visterm.store.images import ImageRecord
 from visterm.tagging.explain import may_have_heat_maps
 from visterm.web.api.images import ImageId, Moment
 from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos, photo_position
-from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, redirect, render
+from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, redirect, render
 from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -98,7 +98,6 @@ def _values(service: Service, image_id: int) -> dict[str, object]:
         "implied": implied,
         "who": {tag.tag: tag.who for tag in view.given if tag.who} | view.judged_by,
         "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
-        "differ": len({percent(prediction.confidence) for prediction in predictions}) != 1 or len(predictions) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
     }  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
@@ -31,6 +31,8 @@ from visterm.web.pages.picture import explains
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.roles import PERSON, Role
 from visterm.web.service import Service, ServiceDep
+
+T = TypeVar("T")
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -92,12 +94,7 @@ async def answer_question(
     queue: Annotated[Queue, Form()] = "frequent",
 ) -> Response:
     """Store an answer, or undo the last one, and show the next question."""
-    try:
-        answers = _TRAIL.validate_json(trail)[-MAX_TRAIL:]
-    except ValidationError:
-        problem = "Your earlier answers can't be read."
-        raise UserError(problem, setting="trail", advice="Open /review again.") from None
-
+    answers = read_trail(_TRAIL, trail, "/review")
     check_choice(do, "do", (*VERDICTS, "undo"))
     retry, message = None, "There is nothing to undo"
     if do in VERDICTS:
@@ -113,6 +110,14 @@ async def answer_question(
     if do in ("right", "wrong"):
         await learn_by_itself(service, values)
     return render("_question.html" if is_for_script(request) else "review.html", **values)
+
+
+def read_trail(kind: TypeAdapter[list[T]], trail: str, page: str) -> list[T]:
+    """Return the latest answers that a page sent along. Raises UserError if they can't be read."""
+    try:
+        return kind.validate_json(trail)[-MAX_TRAIL:]
+    except ValidationError:
+        raise UserError("Your earlier answers can't be read.", setting="trail", advice=f"Open {page} again.") from None
 
 
 async def learn_by_itself(service: Service, values: dict[str, object]) -> None:

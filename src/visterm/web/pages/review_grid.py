@@ -7,10 +7,9 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
-from pydantic import FailFast, Field, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, TypeAdapter
 
 from visterm.core.checks import check_choice
-from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 from visterm.library.review import sure_photos
 from visterm.library.steps import rejected_in, review_photos
@@ -19,7 +18,7 @@ from visterm.web.api.images import undo_stored_step
 from visterm.web.bodies import MEDIUM_BODY, allow_body
 from visterm.web.pages.form import GridPhoto, grid_photos
 from visterm.web.pages.render import PageRoute, is_for_script, render
-from visterm.web.pages.review import MAX_TRAIL, learn_by_itself, review_progress
+from visterm.web.pages.review import MAX_TRAIL, learn_by_itself, read_trail, review_progress
 from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -59,12 +58,7 @@ async def answer_screen(
     trail: Annotated[str, Form()] = "[]",
 ) -> Response:
     """Accept the photos that a person saw, except the wrong ones; or skip the tag, or undo the last screen."""
-    try:
-        screens = _TRAIL.validate_json(trail)[-MAX_TRAIL:]
-    except ValidationError:
-        problem = "Your earlier answers can't be read."
-        raise UserError(problem, setting="trail", advice="Open /review/grid again.") from None
-
+    screens = read_trail(_TRAIL, trail, "/review/grid")
     check_choice(do, "do", ("accept", "skip", "undo"))
     marked: set[int] = set()
     if do == "accept":

@@ -24,7 +24,6 @@ from visterm.web.pages.form import (
     FoundPhotos,
     GridPhoto,
     SearchForm,
-    confidences_differ,
     grid_photos,
     search_photos,
     tags_in,
@@ -50,7 +49,6 @@ class Results(NamedTuple):
     photos: list[GridPhoto]
     notes: list[str]
     more: str | None  # Address of the next page
-    differ: bool = False  # Whether confidences tell the photos apart
     earlier: str | None = None  # Address of the previous page
     total: str = ""  # Number of photos on all pages, in words
     suggestion: str = ""  # The words with known tags in place of misspelled ones
@@ -107,7 +105,7 @@ def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
     end = form.start + PHOTOS_PER_PAGE
     more = form.address(start=end) if end < len(result.ids) else None
     earlier = form.address(start=max(form.start - PHOTOS_PER_PAGE, 0)) if form.start and items else None
-    return Results(items, notes, more, confidences_differ(items), earlier, _count(form, result), result.suggestion)
+    return Results(items, notes, more, earlier, _count(form, result), result.suggestion)
 
 
 def _count(form: SearchForm, result: FoundPhotos) -> str:
