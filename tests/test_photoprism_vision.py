@@ -179,7 +179,7 @@ def test_nobody_but_a_person_is_as_sure_as_a_person():
 
 
 def test_no_label_is_an_empty_list_which_changes_nothing_there_and_the_log_says_why(service, monkeypatch, caplog):
-    monkeypatch.setattr("visterm.web.api.vision.merge_labels", lambda found: [])
+    monkeypatch.setattr("visterm.web.api.vision.merge_labels", lambda found, tree: [])
     answer = post(service, as_photoprism_asks(png(Image.new("RGB", (8, 8)))))
     assert answer.status_code == 200
     assert read_as_go(answer.text)[0]["result"] == {"labels": []}

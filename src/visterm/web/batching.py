@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,28 +16,27 @@ from visterm.library.catalogue import Catalogue
 from visterm.tagging.annotating import Annotated
 from visterm.web.work import Work
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 MAX_BATCH = 16  # Pictures that are encoded together; the next ones wait for all of them
 
 
-class Batcher(Generic[T, R]):
-    """Collects items and processes them together. Items never wait for a full batch: a single item starts at once.
+class Batcher:
+    """Collects pictures and processes them together. None waits for a full batch: a single one starts at once.
 
-    `process` returns a result or an error for each of at most `max_items` items. `work` has the threads that run it,
+    `process` returns the tags or an error for each of at most `max_items` pictures. `work` has the threads that run it,
     and limits how many requests may wait.
     """
 
-    def __init__(self, process: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, max_items: int) -> None:
+    def __init__(
+        self, process: Callable[[Sequence[PictureToTag]], Sequence[list[Tag] | Exception]], work: Work, max_items: int
+    ) -> None:
         self._process, self._work, self._max_items = process, work, max_items
-        self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
+        self._waiting: deque[tuple[PictureToTag, asyncio.Future[list[Tag]]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    async def ask(self, item: T) -> R:
-        """Process one item with others, and return its result. Raises HttpError (503) if too many wait."""
+    async def ask(self, item: PictureToTag) -> list[Tag]:
+        """Process one picture with others, and return its tags. Raises HttpError (503) if too many wait."""
         with self._work.slot():
-            future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[list[Tag]] = asyncio.get_running_loop().create_future()
             self._waiting.append((item, future))
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._process_waiting())

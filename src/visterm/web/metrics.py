@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from prometheus_client import Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,9 +19,6 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram's buckets, in seconds: those of Prometheus' clients."""
-
-
-disable_created_metrics()  # the client library would add the time of creation to each
 
 
 class Metrics:
@@ -48,6 +45,8 @@ class Metrics:
         if self._folder is not None:
             collector: Any = MultiProcessCollector
             families = list(collector(None, self._folder).collect())
+        for family in families:  # the client library adds the time of creation to each
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
         registry: Any = SimpleNamespace(collect=lambda: [*families, *figures])
         return generate_latest(registry).decode()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from fastapi import Depends, Request
@@ -44,6 +45,7 @@ from visterm.web.roles import PERSON
 from visterm.web.security import Access
 from visterm.web.work import Member, Work
 
+R = TypeVar("R")
 VERSION: str = visterm.__version__  # looked up once, as a look-up takes longer than a small answer
 N_WRITERS = 4  # Threads that write. One commits at a time, and all wait while another process commits.
 CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
@@ -308,7 +310,7 @@ class Service:
         """Return the fingerprint of the run in use."""
         return await self.searching.run(lambda: self.catalogue.stored.origin.fingerprint)
 
-    def metrics_text(self, n_images: int) -> str:
+    def metrics_text(self) -> str:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
         works = [self.searching, self.browsing, self.writing, self.encoding, self.fetching]
@@ -318,7 +320,7 @@ class Service:
         n_died = sum(pool.n_died.total for pool in decoders)
         return self.metrics.text((
             figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
-            figure("visterm_images", "Photos of the catalogue.", n_images),
+            figure("visterm_images", "Photos of the catalogue.", self.catalogue.stored.images.count()),
             figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
             figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
             figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
@@ -335,3 +337,20 @@ async def service_of(request: Request) -> Service:
 
 
 ServiceDep = Annotated[Service, Depends(service_of)]
+
+
+def in_threads(
+    kind: Literal["searching", "browsing", "writing"],
+) -> Callable[[Callable[..., R]], Callable[..., Coroutine[object, object, R]]]:
+    """Run a route with the parameter `service` in the threads of one kind of `Work`, so that it needs no ``await``."""
+
+    def make_route(answer: Callable[..., R]) -> Callable[..., Coroutine[object, object, R]]:
+        @wraps(answer)
+        async def route(**parameters: Any) -> R:
+            work: Work = getattr(parameters["service"], kind)
+            return await work.run(answer, **parameters)
+
+        vars(route)["__signature__"] = inspect.signature(answer, eval_str=True)  # the web framework reads it
+        return route
+
+    return make_route

@@ -11,7 +11,7 @@ from visterm.web.errors import HttpError, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.pages.render import render
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
-from visterm.web.service import VERSION, ServiceDep
+from visterm.web.service import VERSION, ServiceDep, in_threads
 
 router = APIRouter(tags=["service"])
 
@@ -33,9 +33,10 @@ async def health(request: Request, service: ServiceDep) -> Response:
 
 
 @router.get("/about", response_model=AboutAnswer, responses=errors())
-async def about(service: ServiceDep) -> Response:
+@in_threads("searching")
+def about(service: ServiceDep) -> Response:
     """Return facts about the catalogue: numbers of photos and tags, and the run in use."""
-    return json_answer(await service.searching.run(service.about))
+    return json_answer(service.about())
 
 
 @router.get(
@@ -43,10 +44,10 @@ async def about(service: ServiceDep) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **errors()},
     response_class=Response,
 )
-async def metrics(service: ServiceDep) -> Response:
+@in_threads("searching")
+def metrics(service: ServiceDep) -> Response:
     """Return figures for Prometheus, a monitoring program."""
-    images = await service.searching.run(service.catalogue.stored.images.count)
-    return Response(service.metrics_text(images), media_type=CONTENT_TYPE)
+    return Response(service.metrics_text(), media_type=CONTENT_TYPE)
 
 
 @router.get("/docs", include_in_schema=False)

@@ -36,7 +36,7 @@ from visterm.web.schemas import (
     errors,
     file_answers,
 )
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -85,9 +85,10 @@ def _view_answer(view: ImageView) -> Response:
 
 
 @router.get("/images/{image_id}", tags=["images"], response_model=ImageAnswer, responses=errors(404))
-async def image(service: ServiceDep, image_id: ImageId) -> Response:
+@in_threads("searching")
+def image(service: ServiceDep, image_id: ImageId) -> Response:
     """Return a photo: its file, its tags, the predicted tags, and people's verdicts."""
-    return _view_answer(await service.searching.run(service.view, image_id))
+    return _view_answer(service.view(image_id))
 
 
 @router.get(
@@ -131,9 +132,10 @@ async def original(request: Request, service: ServiceDep, image_id: ImageId) -> 
     "/images/{image_id}/video", tags=["images"], response_class=Response,
     responses=file_answers("video/*", {206: "The part that a `Range` header asked for."}),
 )  # fmt: skip
-async def video(service: ServiceDep, image_id: ImageId) -> Response:
+@in_threads("searching")
+def video(service: ServiceDep, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
-    path = await service.searching.run(service.file_of, image_id)
+    path = service.file_of(image_id)
     if not is_video(path) or is_remote(path):
         raise HttpError(404, f"Image {image_id} is a photo. Only videos can be played.")
     media_type = VIDEO_TYPES.get(suffix_of(path), "application/octet-stream")
@@ -174,48 +176,42 @@ async def heat(service: ServiceDep, image_id: ImageId, tag: OneTag, size: Side =
 @router.post(
     "/images/{image_id}/feedback", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 408, 409, 413)
 )
-async def judge(service: ServiceDep, image_id: ImageId, change: VerdictRequest) -> Response:
+@in_threads("writing")
+def judge(service: ServiceDep, image_id: ImageId, change: VerdictRequest) -> Response:
     """Store a verdict: whether a tag is right for a photo.
 
     A rejected tag is never predicted again for that photo.
     """
-
-    def write() -> tuple[Verdict, int]:
-        service.record_of(image_id)
-        stored = service.catalogue.stored
-        entry = feedback_entry(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
-        return entry, verdict_before(stored, entry)
-
-    return _verdict_answer(*await service.writing.run(write))
+    service.record_of(image_id)
+    stored = service.catalogue.stored
+    entry = feedback_entry(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
+    return _verdict_answer(entry, verdict_before(stored, entry))
 
 
 @router.post("/feedback/{number}/undo", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 409))
-async def undo_feedback(service: ServiceDep, number: VerdictNumber) -> Response:
+@in_threads("writing")
+def undo_feedback(service: ServiceDep, number: VerdictNumber) -> Response:
     """Undo a verdict: the previous one counts again."""
     stored = service.catalogue.stored
     with error_statuses(UNDO_STATUSES):
-        undone_entry = await service.searching.run(feedback_entry, stored, number)
-        entry = await service.writing.run(undo_verdict, stored, number)
-    return _verdict_answer(entry, undone_entry.verdict)
+        undone_entry = feedback_entry(stored, number)
+        return _verdict_answer(undo_verdict(stored, number), undone_entry.verdict)
 
 
 @router.post(
     "/images/{image_id}/tags", tags=["feedback"], response_model=ImageAnswer, responses=errors(404, 408, 409, 413)
 )
 @allow_body(MEDIUM_BODY)
-async def change_tags(service: ServiceDep, image_id: ImageId, change: TagsChange) -> Response:
+@in_threads("writing")
+def change_tags(service: ServiceDep, image_id: ImageId, change: TagsChange) -> Response:
     """Add tags to a photo and remove tags from it: all of them or none."""
-
-    def write() -> ImageView:
-        service.record_of(image_id)
-        with service.catalogue.stored.database.transaction():
-            if change.give:
-                service.catalogue.give(image_id, change.give)
-            if change.take:
-                service.catalogue.take(image_id, change.take)
-            return service.view(image_id)
-
-    return _view_answer(await service.writing.run(write))
+    service.record_of(image_id)
+    with service.catalogue.stored.database.transaction():
+        if change.give:
+            service.catalogue.give(image_id, change.give)
+        if change.take:
+            service.catalogue.take(image_id, change.take)
+        return _view_answer(service.view(image_id))
 
 
 def _verdict_answer(entry: Verdict, old_verdict: int) -> Response:
@@ -224,7 +220,8 @@ def _verdict_answer(entry: Verdict, old_verdict: int) -> Response:
 
 
 @router.get("/duplicates", tags=["duplicates"], response_model=DuplicatesAnswer, responses=errors())
-async def duplicates(
+@in_threads("browsing")
+def duplicates(
     service: ServiceDep,
     distance: Annotated[
         int, Query(ge=0, le=MAX_DISTANCE, description="Number of bits (of 64) in which the hashes may differ.")
@@ -237,7 +234,7 @@ async def duplicates(
     Groups contain copies of the same file, and photos that the job "duplicates" has compared.
     """
     start = position_of("groups", cursor)
-    groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, hash_new=False)).groups
+    groups = find_duplicates(service.catalogue.stored, distance, hash_new=False).groups
     page, following = page_from("groups", start, limit, groups)
     return json_answer({"groups": [group.as_dict() for group in page], "n_groups": len(groups), "next": following})
 
@@ -262,31 +259,32 @@ StepAnswer = answer(
 
 @router.post("/images/tags", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 408, 409, 413))
 @allow_body(MEDIUM_BODY)
-async def change_many(service: ServiceDep, change: PhotosChange) -> Response:
+@in_threads("writing")
+def change_many(service: ServiceDep, change: PhotosChange) -> Response:
     """Add tags to photos, remove tags, or say that tags are right or wrong: all of these changes or none."""
-    tags = {name: getattr(change, name) for name in ("give", "take", "right", "wrong")}
-    return _step_answer(await store_step(service, change.images, **tags))
+    return _step_answer(store_step(service, **change.model_dump()))
 
 
 @router.post("/steps/{number}/undo", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 409))
-async def undo_tags(service: ServiceDep, number: StepNumber) -> Response:
+@in_threads("writing")
+def undo_tags(service: ServiceDep, number: StepNumber) -> Response:
     """Undo a step: the tags and verdicts of its photos are restored.
 
     A step can be undone once, and only if the same tags of its photos have not been changed or judged since.
     """
-    return _step_answer(await undo_stored_step(service, number))
+    return _step_answer(undo_stored_step(service, number))
 
 
-async def store_step(service: Service, images: list[int], **tags: list[str]) -> Step:
+def store_step(service: Service, images: list[int], **tags: list[str]) -> Step:
     """Store a step; see `tag_photos`. Raises HttpError (404) if there is no such photo."""
     with error_statuses({DataError: 404}):
-        return await service.writing.run(tag_photos, service.catalogue, images, **tags)
+        return tag_photos(service.catalogue, images, **tags)
 
 
-async def undo_stored_step(service: Service, number: int) -> Step:
+def undo_stored_step(service: Service, number: int) -> Step:
     """Undo a step. Raises HttpError: 404 if there is no such step, 409 if it can't be undone (any more)."""
     with error_statuses(UNDO_STATUSES):
-        return await service.writing.run(undo_step, service.catalogue, number)
+        return undo_step(service.catalogue, number)
 
 
 def _step_answer(step: Step) -> Response:

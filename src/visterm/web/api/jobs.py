@@ -21,7 +21,7 @@ from visterm.web.errors import HttpError, json_answer
 from visterm.web.exports import EXPORT
 from visterm.web.query import Cursor, Limit, cursor_at, position_of
 from visterm.web.schemas import ExportBody, JobAnswer, JobRequest, JobsAnswer, answer, errors, listed
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
@@ -65,10 +65,11 @@ RunsAnswer = answer(
 
 
 @router.get("/jobs", response_model=JobsAnswer, responses=errors())
-async def jobs(service: ServiceDep, limit: Limit = 50, cursor: Cursor = None) -> Response:
+@in_threads("searching")
+def jobs(service: ServiceDep, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List the jobs, newest first."""
     before = None if cursor is None else position_of("jobs", cursor)
-    latest = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
+    latest = service.catalogue.stored.jobs.latest(limit + 1, before=before)
     page = latest[:limit]
     return json_answer({
         "jobs": [_as_dict(service.jobs.with_end(job)) for job in page],
@@ -88,9 +89,10 @@ async def start(service: ServiceDep, body: JobRequest) -> Response:
 
 
 @router.get("/jobs/{job_id}", response_model=JobAnswer, responses=errors(404))
-async def job(service: ServiceDep, job_id: JobId) -> Response:
+@in_threads("searching")
+def job(service: ServiceDep, job_id: JobId) -> Response:
     """Return a job and its progress."""
-    return json_answer(_as_dict(await service.searching.run(service.jobs.get, job_id)))
+    return json_answer(_as_dict(service.jobs.get(job_id)))
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobAnswer, responses=errors(404))
@@ -118,16 +120,13 @@ async def export(request: Request, service: ServiceDep, body: ExportBody) -> Res
 
 
 @router.get("/runs", response_model=RunsAnswer, responses=errors())
-async def runs(service: ServiceDep) -> Response:
+@in_threads("searching")
+def runs(service: ServiceDep) -> Response:
     """List the runs of the catalogue, newest first, each compared with the previous one."""
-
-    def find() -> dict[str, object]:
-        stored = service.catalogue.stored
-        earlier = earlier_run(stored)
-        entries = shown_runs(stored, known_runs(stored)[::-1])
-        return {"runs": [run.as_dict() for run in entries], "back": None if earlier is None else earlier.id}
-
-    return json_answer(await service.searching.run(find))
+    stored = service.catalogue.stored
+    earlier = earlier_run(stored)
+    entries = shown_runs(stored, known_runs(stored)[::-1])
+    return json_answer({"runs": [run.as_dict() for run in entries], "back": None if earlier is None else earlier.id})
 
 
 def earlier_run(stored: StoredCatalogue) -> StoredRun | None:

@@ -16,7 +16,7 @@ from visterm.web.bodies import UPLOAD, allow_pictures, read_uploads
 from visterm.web.errors import json_answer
 from visterm.web.query import cursor_at, position_of
 from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
-from visterm.web.service import ServiceDep
+from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter()
 
@@ -73,7 +73,8 @@ class SearchQuery(FilterQuery):
 
 
 @router.get("/search", tags=["search"], response_model=SearchAnswer, responses=errors(404, 409))
-async def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) -> Response:
+@in_threads("searching")
+def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) -> Response:
     """Find photos by words (`q`) or similar to a photo (`like`).
 
     Filters narrow the search. Without words and a photo, all photos that match the filters are listed.
@@ -89,19 +90,18 @@ async def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) ->
         problem = f"A search returns at most {MAX_PAGED_PHOTOS:,} photos."
         raise UserError(problem, setting="cursor", advice="Add a word or a filter.")
 
-    def find() -> Found:
-        catalogue, among = service.catalogue, query.among()
-        if words:
-            return catalogue.search(
-                words, start + query.limit + 1, among=among, combine=query.combine, cutoff=query.cutoff,
-                min_confidence=query.min_confidence, sort=query.sort,
-            )  # fmt: skip
-        if query.like is not None:
-            service.record_of(query.like)
-            return catalogue.like(query.like, start + query.limit + 1, among=among, sort=query.sort)
-        return catalogue.browse(among, query.limit + 1, after=start, start=max(start, 0), sort=query.sort)
-
-    return _answer(await service.searching.run(find), kind, start, query.limit)
+    catalogue, among, end = service.catalogue, query.among(), start + query.limit + 1
+    if words:
+        result = catalogue.search(
+            words, end, among=among, combine=query.combine, cutoff=query.cutoff, min_confidence=query.min_confidence,
+            sort=query.sort,
+        )  # fmt: skip
+    elif query.like is not None:
+        service.record_of(query.like)
+        result = catalogue.like(query.like, end, among=among, sort=query.sort)
+    else:
+        result = catalogue.browse(among, query.limit + 1, after=start, start=max(start, 0), sort=query.sort)
+    return _answer(result, kind, start, query.limit)
 
 
 @router.post(

@@ -25,7 +25,7 @@ from visterm.web.schemas import (
     errors,
     listed,
 )
-from visterm.web.service import ServiceDep
+from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter(tags=["tags"])
 
@@ -55,7 +55,8 @@ MistakesAnswer = answer(
 
 
 @router.get("/tags", response_model=TagsAnswer, responses=errors())
-async def tags(
+@in_threads("browsing")
+def tags(
     service: ServiceDep,
     sort: Annotated[
         Literal["name", "given", "predicted"], Query(description="Order: by name, or by a count, largest first.")
@@ -65,7 +66,7 @@ async def tags(
 ) -> Response:
     """List the tags of photos and of the run, with counts."""
     start = position_of(sort, cursor)
-    counts = await service.browsing.run(tag_counts, service.catalogue)
+    counts = tag_counts(service.catalogue)
     if sort != "name":
         counts = sorted(counts, key=lambda count: -getattr(count, sort))
     page, following = page_from(sort, start, limit, counts)
@@ -73,7 +74,8 @@ async def tags(
 
 
 @router.get("/tags/tree", response_model=TreeAnswer, responses=errors())
-async def tree(
+@in_threads("browsing")
+def tree(
     service: ServiceDep,
     under: Annotated[str, Query(max_length=MAX_LETTERS, description="A tag. Default: list the tags at the top.")] = "",
 ) -> Response:
@@ -81,27 +83,27 @@ async def tree(
 
     If the tags have no tree, all are at the top.
     """
-    level = await service.browsing.run(tree_level, service.catalogue, under)
-    return json_answer({"tags": [item._asdict() for item in level]})
+    return json_answer({"tags": [item._asdict() for item in tree_level(service.catalogue, under)]})
 
 
 @router.get("/tags/complete", response_model=CompletionsAnswer, responses=errors())
-async def complete(
+@in_threads("searching")
+def complete(
     service: ServiceDep,
     prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
     k: Count = 10,
     names: Annotated[bool, Query(description="Also complete folders, cameras, years and months.")] = False,
 ) -> Response:
     """Complete a tag from its first letters, and for a search also the names of photos."""
-    completions = await service.searching.run(service.complete, prefix, k, names=names)
-    return json_answer({"tags": [completion._asdict() for completion in completions]})
+    return json_answer({"tags": [item._asdict() for item in service.complete(prefix, k, names=names)]})
 
 
 @router.get("/tags/neighbours", response_model=NeighboursAnswer, responses=errors())
-async def neighbours(service: ServiceDep, tag: OneTag, k: Count = 10) -> Response:
+@in_threads("browsing")
+def neighbours(service: ServiceDep, tag: OneTag, k: Count = 10) -> Response:
     """Find the tags that are most similar to a tag, by the cosine of the model's vectors."""
     tagger = service.catalogue.tagger
-    nearest = [neighbour._asdict() for neighbour in await service.browsing.run(tagger.neighbours, tag, k)]
+    nearest = [neighbour._asdict() for neighbour in tagger.neighbours(tag, k)]
     return json_answer({"tag": tag, "neighbours": nearest, "from": tagger.tags_compared_by})
 
 
@@ -113,7 +115,8 @@ async def tag_map(service: ServiceDep) -> Response:
 
 
 @router.get("/mistakes", response_model=MistakesAnswer, responses=errors())
-async def mistakes(
+@in_threads("browsing")
+def mistakes(
     service: ServiceDep,
     kind: Annotated[
         Literal["missing", "wrong"] | None, Query(description="List only missing or only wrong tags.")
@@ -127,8 +130,10 @@ async def mistakes(
     The job "mistakes" looks for them. Those that people have answered since are not listed.
     """
     start = position_of("mistakes", cursor)
-    probable = await service.browsing.run(service.catalogue.mistakes, 2 * MAX_STORED, kind=kind, tag=tag)
+    probable = service.catalogue.mistakes(2 * MAX_STORED, kind=kind, tag=tag)
     page, following = page_from("mistakes", start, limit, probable or [])
-    note = await service.browsing.run(why_no_mistakes, service.catalogue.stored) or None
-    content = {"mistakes": [mistake.as_dict() for mistake in page], "note": note, "next": following}
-    return json_answer(content | {"n_mistakes": None if probable is None else len(probable)})
+    return json_answer({
+        "mistakes": [mistake.as_dict() for mistake in page],
+        "n_mistakes": None if probable is None else len(probable),
+        "note": why_no_mistakes(service.catalogue.stored) or None, "next": following,
+    })  # fmt: skip

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.types import Tag
 from visterm.core.web_client import Patience, ask
-from visterm.tagging.tagger import Tagger
+from visterm.data.tag_tree import TreeColumns
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, allow_pictures, count_fetched, data_content
 from visterm.web.errors import LOG, http_error_of, json_answer
@@ -127,7 +127,7 @@ async def labels(
     contents = await _contents(request, service, images)
     answers = await service.annotate_all(contents, k, limits)
     tags_of_parts = [tags for tags in answers if not isinstance(tags, ImageError)]
-    ranked_labels = with_categories(tagger, merge_labels(tags_of_parts))
+    ranked_labels = merge_labels(tags_of_parts, tagger.tree)
     if not ranked_labels:
         LOG.warning(NO_LABEL)
 
@@ -136,10 +136,11 @@ async def labels(
     return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked_labels}})
 
 
-def merge_labels(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
+def merge_labels(tags_of_parts: list[list[Tag]], tree: TreeColumns | None = None) -> list[dict[str, object]]:
     """Return the labels of a photo from the tags of its parts, each with its highest confidence or score.
 
-    They have the form that PhotoPrism reads; without a confidence it assumes 80 %.
+    They have the form that PhotoPrism reads: without a confidence it assumes 80 %, and it shows the categories, which
+    are the tags above a tag in the tree, above the label.
     """
 
     def rank(tag: Tag) -> float:
@@ -155,17 +156,11 @@ def merge_labels(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
 
     labels: list[dict[str, object]] = []
     for tag in ranked_labels:
-        labels.append({"name": tag.tag, "source": "image", "priority": 0, "categories": []})
+        categories = [] if tree is None else tree.words.above(tag.tag)
+        labels.append({"name": tag.tag, "source": "image", "priority": 0, "categories": categories})
         if tag.confidence is not None:
             labels[-1] |= dict.fromkeys(("confidence", "topicality"), min(round(tag.confidence, 4), MAX_CONFIDENCE))
     return labels
-
-
-def with_categories(tagger: Tagger, labels: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return labels with their categories, which PhotoPrism shows above them: the tags above them in the run's tree."""
-    if tagger.tree is None:
-        return labels
-    return [label | {"categories": tagger.tree.words.above(str(label["name"]))} for label in labels]
 
 
 async def _contents(request: Request, service: ServiceDep, images: Sequence[str]) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -22,14 +22,14 @@ from visterm.store.history import StoredJob, StoredRun
 from visterm.web.api.jobs import JobId, earlier_run, fit_options
 from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, redirect, render
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 MAX_SKIPPED = 200
 MAX_JOBS = 12
 START_JOBS = ("index", FIT, USE_RUN)  # Jobs of a catalogue that has learned nothing yet
-IDLE_SECONDS = 20.0  # Time without such a job after which no more photos come in
+IDLE_TIME = timedelta(seconds=20)  # Time without such a job after which no more photos come in
 N_START_WORDS = 12  # Words of the network to start from
 STARTABLE_JOBS = ("index", "fit", "duplicates", "mistakes", "map")
 JOB_LABELS = {
@@ -58,9 +58,27 @@ class FitOutcome(NamedTuple):
 
 
 @router.get("/library")
-async def library_page(service: ServiceDep) -> Response:
+@in_threads("browsing")
+def library_page(service: ServiceDep) -> Response:
     """Show the photos, runs and jobs of the catalogue."""
-    return render("library.html", **await service.browsing.run(_values, service))
+    catalogue, stored = service.catalogue, service.catalogue.stored
+    skipped, jobs, runs = stored.skipped.all(), stored.jobs.latest(MAX_JOBS), known_runs(stored)
+    folder = stored.folder
+    assert folder is not None
+    shown_runs_and_facts = []
+    for run in reversed(runs):
+        facts = _facts_of(folder / RUNS / run.fingerprint) | run.facts
+        shown_facts = {label: facts[name] for name, label in FACT_LABELS.items() if facts.get(name) is not None}
+        shown_runs_and_facts.append((run, shown_facts))
+
+    values = job_values(stored, jobs) | {"run_names": _run_names(stored, runs)}
+    return render(
+        "library.html", counts=stored.database.keep("library", lambda: _counts(catalogue)),
+        skipped=skipped[:MAX_SKIPPED], n_skipped=len(skipped), runs=shown_runs_and_facts,
+        run_numbers={run.fingerprint: run.id for run in runs}, jobs=[service.jobs.with_end(job) for job in jobs],
+        history=stored.history.latest(MAX_JOBS), backup=next(iter(stored.history.of(BACK_UP)[::-1]), None),
+        started=STARTABLE_JOBS, names=FACT_LABELS, searched=stored.how_it_searches(), folder=str(folder), **values,
+    )  # fmt: skip
 
 
 @router.post("/library/jobs")
@@ -80,12 +98,12 @@ async def start_job(
 
 
 @router.get("/library/start")
-async def start_part(request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def start_part(request: Request, service: ServiceDep) -> Response:
     """Show how far a catalogue is that has learned nothing yet; the script requests it again until it has."""
     if not is_for_script(request):
         return redirect("/")
-    values = await service.searching.run(start_values, service)
-    return render("_start.html", start=values or {"learned": True})
+    return render("_start.html", start=start_values(service) or {"learned": True})
 
 
 def start_values(service: Service) -> dict[str, object] | None:
@@ -97,25 +115,22 @@ def start_values(service: Service) -> dict[str, object] | None:
     jobs = [service.jobs.with_end(job) for job in stored.jobs.latest(MAX_JOBS) if job.kind in START_JOBS]
     job = next((job for job in jobs if not job.ended), None)
     latest = jobs[0] if jobs else None
+    last_end = datetime.fromisoformat(latest.finished or latest.started) if latest else datetime.now(UTC)
     has_no_tags = stored.runs.current().facts.get(START) == NO_TAGS and not stored.tags.come_from_files()
     words = stored.tags.often_best(stored.runs.current().id, N_START_WORDS) if has_no_tags and not job else []
     return {
         "learned": False, "job": job, "photos": stored.images.count(), "has_no_tags": has_no_tags, "words": words,
         "n_words": len(catalogue.tagger.vocabulary),
         "stopped": latest if job is None and latest and latest.kind == FIT and latest.state != "done" else None,
-        "are_in": job is None and latest is not None and _seconds_since(latest) > IDLE_SECONDS,
+        "are_in": job is None and latest is not None and datetime.now(UTC) - last_end > IDLE_TIME,
     }  # fmt: skip
 
 
-def _seconds_since(job: StoredJob) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(job.finished or job.started)).total_seconds()
-
-
 @router.get("/library/jobs/{job_id}")
-async def job_page(job_id: JobId, request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def job_page(job_id: JobId, request: Request, service: ServiceDep) -> Response:
     """Show the progress of a job; the script requests it again until the job has ended."""
-    values = await service.searching.run(_job_page_values, service, job_id)
-    return render("_job.html" if is_for_script(request) else "job.html", **values)
+    return render("_job.html" if is_for_script(request) else "job.html", **_job_page_values(service, job_id))
 
 
 @router.post("/library/jobs/{job_id}/cancel")
@@ -135,27 +150,6 @@ def _job_page_values(service: Service, job_id: int) -> dict[str, object]:
     """Return the values of a job's template; errors are those of `JobQueue.get`."""
     job = service.jobs.get(job_id)
     return {"job": job, **job_values(service.catalogue.stored, [job])}
-
-
-def _values(service: Service) -> dict[str, object]:
-    catalogue, stored = service.catalogue, service.catalogue.stored
-    skipped = stored.skipped.all()
-    jobs = stored.jobs.latest(MAX_JOBS)
-    runs, rows, folder = known_runs(stored), [], stored.folder
-    assert folder is not None
-
-    for run in reversed(runs):
-        facts = _facts_of(folder / RUNS / run.fingerprint) | run.facts
-        rows.append((run, {label: facts[name] for name, label in FACT_LABELS.items() if facts.get(name) is not None}))
-
-    return job_values(stored, jobs) | {
-        "counts": stored.database.keep("library", lambda: _counts(catalogue)),
-        "skipped": skipped[:MAX_SKIPPED], "n_skipped": len(skipped),
-        "runs": rows, "run_names": _run_names(stored, runs), "run_numbers": {run.fingerprint: run.id for run in runs},
-        "jobs": [service.jobs.with_end(job) for job in jobs], "history": stored.history.latest(MAX_JOBS),
-        "backup": next(iter(stored.history.of(BACK_UP)[::-1]), None),
-        "started": STARTABLE_JOBS, "names": FACT_LABELS, "searched": stored.how_it_searches(), "folder": str(folder),
-    }  # fmt: skip
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:

@@ -30,7 +30,7 @@ from visterm.web.pages.library import latest_job
 from visterm.web.pages.picture import explains
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.roles import PERSON, Role
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 T = TypeVar("T")
 
@@ -77,9 +77,10 @@ class ShownQuestion(NamedTuple):
 
 
 @router.get("/review")
-async def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
+@in_threads("searching")
+def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
     """Show the first question of a queue."""
-    return render("review.html", **await service.searching.run(_question, service, queue, []))
+    return render("review.html", **_question(service, queue, []))
 
 
 @router.post("/review")

@@ -19,7 +19,7 @@ from visterm.web.bodies import MEDIUM_BODY, allow_body
 from visterm.web.pages.form import GridPhoto, grid_photos
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.pages.review import MAX_TRAIL, learn_by_itself, read_trail, review_progress
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -41,9 +41,10 @@ Ids = Annotated[list[Annotated[int, Form(ge=0, le=MAX_INT)]], Form(max_length=le
 
 
 @router.get("/review/grid")
-async def grid_page(service: ServiceDep, tag: str = "") -> Response:
+@in_threads("searching")
+def grid_page(service: ServiceDep, tag: str = "") -> Response:
     """Show photos that most certainly have a tag; without one, the tag of most such photos."""
-    return render("review_grid.html", **await service.searching.run(_screen, service, tag, []))
+    return render("review_grid.html", **_screen(service, tag, []))
 
 
 @router.post("/review/grid")
@@ -73,7 +74,7 @@ async def answer_screen(
         tag, message = last.tag, f"{last.tag}: one more time"
         if last.step >= 0:
             marked = await service.searching.run(rejected_in, service.catalogue, last.step)
-            await undo_stored_step(service, last.step)
+            await service.writing.run(undo_stored_step, service, last.step)
             message = f"{tag}: undone for {count_of(last.n_photos, 'photo')}"
     else:
         message = "There is nothing to undo"

@@ -25,7 +25,7 @@ from visterm.web.errors import HttpError
 from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.library import answer_job, latest_job
 from visterm.web.pages.render import PAGE_HEADERS, PageRoute, render
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -46,16 +46,13 @@ CHUNK_BYTES = 2**20
 
 
 @router.get("/write")
-async def write_page(request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def write_page(request: Request, service: ServiceDep) -> Response:
     """Show the form, and the last export."""
-
-    def find() -> dict[str, object]:
-        connection = service.catalogue.stored.connected.get()
-        return {"connection": connection, **latest_job(service, EXPORT)}
-
     return render(
         "write.html", programs=PROGRAMS, precisions=PRECISIONS, parent=PARENT,
-        may_write=service.access.may_write(request), **await service.searching.run(find),
+        may_write=service.access.may_write(request), connection=service.catalogue.stored.connected.get(),
+        **latest_job(service, EXPORT),
     )  # fmt: skip
 
 
