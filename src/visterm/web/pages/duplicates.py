@@ -12,10 +12,9 @@ from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import KEEPER_RULES, find_duplicates, keeper_by
 from visterm.library.steps import Choice, keep_one_of_each
-from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
 from visterm.web.api.images import undo_stored_step
-from visterm.web.bodies import MEDIUM_BODY, allow_body
+from visterm.web.bodies import MEDIUM_BODY, FormFlag, FormNumber, FormText, allow_body
 from visterm.web.pages.browse import folders_to_choose
 from visterm.web.pages.library import latest_job
 from visterm.web.pages.render import (
@@ -48,7 +47,7 @@ class ComparedPhoto(NamedTuple):
     tags: list[tuple[str, bool]]  # Each with whether another photo of the group lacks it
 
 
-Ids = Annotated[list[Annotated[int, Form(ge=0, le=MAX_INT)]], Form(max_length=MAX_GROUP_PHOTOS)]
+Ids = Annotated[list[FormNumber], Form(max_length=MAX_GROUP_PHOTOS)]
 
 
 @router.get("/duplicates")
@@ -70,13 +69,7 @@ def duplicates_page(service: ServiceDep, start: int = 0, rule: str = "largest", 
 @router.post("/duplicates/keep")
 @allow_body(MEDIUM_BODY)
 @in_threads("writing")
-def keep(
-    request: Request,
-    service: ServiceDep,
-    image: Ids,
-    keep: Annotated[int, Form(ge=0, le=MAX_INT)],
-    merge: Annotated[bool, Form()] = False,
-) -> Response:
+def keep(request: Request, service: ServiceDep, image: Ids, keep: FormNumber, merge: FormFlag = False) -> Response:
     """Keep one photo of a group, and hide the others."""
     others = [number for number in image if number != keep]
     step = keep_one_of_each(service.catalogue, [Choice(keep, others)], merge_tags=merge)
@@ -91,11 +84,7 @@ def keep(
 @router.post("/duplicates/keep-all")
 @in_threads("writing")
 def keep_all(
-    request: Request,
-    service: ServiceDep,
-    rule: Annotated[str, Form()],
-    folder: Annotated[str, Form()] = "",
-    merge: Annotated[bool, Form()] = False,
+    request: Request, service: ServiceDep, rule: FormText, folder: FormText = "", merge: FormFlag = False
 ) -> Response:
     """Keep one photo of each group of copies by a rule, and hide the others."""
     catalogue, choices = service.catalogue, []
@@ -115,12 +104,7 @@ def keep_all(
 @router.post("/duplicates/undo")
 @allow_body(MEDIUM_BODY)
 @in_threads("writing")
-def undo(
-    request: Request,
-    service: ServiceDep,
-    step: Annotated[int, Form(ge=0, le=MAX_INT)],
-    image: Ids = [],  # noqa: B006
-) -> Response:
+def undo(request: Request, service: ServiceDep, step: FormNumber, image: Ids = []) -> Response:  # noqa: B006
     """Show hidden photos again, and remove their tags from the one that was kept."""
     undo_stored_step(service, step)
     if not is_for_script(request):

@@ -20,6 +20,7 @@ from visterm.library.learned import NO_TAGS, START, Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.web.api.jobs import JobId, earlier_run, fit_options
+from visterm.web.bodies import FormFlag, FormText
 from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, redirect, render
 from visterm.web.service import Service, ServiceDep, in_threads
@@ -83,13 +84,9 @@ def library_page(service: ServiceDep) -> Response:
 
 @router.post("/library/jobs")
 async def start_job(
-    request: Request,
-    service: ServiceDep,
-    kind: Annotated[str, Form()],
-    full: Annotated[bool, Form()] = False,
-    use_even_if_worse: Annotated[bool, Form()] = False,
+    request: Request, service: ServiceDep, kind: FormText, full: FormFlag = False, use_even_if_worse: FormFlag = False,
     run: Annotated[str, Form(pattern="^[0-9a-f]{0,64}$")] = "",
-) -> Response:
+) -> Response:  # fmt: skip
     """Start a job, and show its progress."""
     if kind not in (*STARTABLE_JOBS, GO_BACK) and not (kind == USE_RUN and run):
         raise UserError(setting="kind", value=kind, expected=f"one of: {', '.join(STARTABLE_JOBS)}")

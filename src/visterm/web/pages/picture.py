@@ -16,6 +16,7 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import may_have_heat_maps
 from visterm.web.api.images import ImageId, Moment
+from visterm.web.bodies import FormText
 from visterm.web.pages.form import SearchForm, grid_photos, photo_position
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, redirect, render
 from visterm.web.service import Service, ServiceDep, in_threads
@@ -49,7 +50,7 @@ def picture_page(
 @router.post("/image/{image_id}/tags")
 @in_threads("writing")
 def change_tag(
-    image_id: ImageId, request: Request, service: ServiceDep, tag: Annotated[str, Form()], do: Annotated[Answer, Form()]
+    image_id: ImageId, request: Request, service: ServiceDep, tag: FormText, do: Annotated[Answer, Form()]
 ) -> Response:
     """Store what a person says about a tag: accept, reject, back, give or take."""
     service.record_of(image_id)

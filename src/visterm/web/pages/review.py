@@ -24,7 +24,7 @@ from visterm.models.abilities import RelearnsTags
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
-from visterm.web.bodies import MEDIUM_BODY, allow_body
+from visterm.web.bodies import MEDIUM_BODY, FormText, allow_body
 from visterm.web.errors import HttpError
 from visterm.web.pages.library import latest_job
 from visterm.web.pages.picture import explains
@@ -86,14 +86,9 @@ def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
 @router.post("/review")
 @allow_body(MEDIUM_BODY)
 async def answer_question(
-    request: Request,
-    service: ServiceDep,
-    do: Annotated[str, Form()],
-    image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1,
-    tag: Annotated[str, Form()] = "",
-    trail: Annotated[str, Form()] = "[]",
-    queue: Annotated[Queue, Form()] = "frequent",
-) -> Response:
+    request: Request, service: ServiceDep, do: FormText, image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1,
+    tag: FormText = "", trail: FormText = "[]", queue: Annotated[Queue, Form()] = "frequent",
+) -> Response:  # fmt: skip
     """Store an answer, or undo the last one, and show the next question."""
     answers = read_trail(_TRAIL, trail, "/review")
     check_choice(do, "do", (*VERDICTS, "undo"))

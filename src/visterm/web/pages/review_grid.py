@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from visterm.library.review import sure_photos
 from visterm.library.steps import rejected_in, review_photos
 from visterm.store.filters import MAX_INT
 from visterm.web.api.images import undo_stored_step
-from visterm.web.bodies import MEDIUM_BODY, allow_body
+from visterm.web.bodies import MEDIUM_BODY, FormNumber, FormText, allow_body
 from visterm.web.pages.form import GridPhoto, grid_photos
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.pages.review import MAX_TRAIL, learn_by_itself, read_trail, review_progress
@@ -37,7 +38,7 @@ class Screen(NamedTuple):
 
 _TRAIL = TypeAdapter(Annotated[list[Screen], FailFast()])  # Screens of this session, which the page sends along
 
-Ids = Annotated[list[Annotated[int, Form(ge=0, le=MAX_INT)]], Form(max_length=len(PHOTO_KEYS))]
+Ids = Annotated[list[FormNumber], Form(max_length=len(PHOTO_KEYS))]
 
 
 @router.get("/review/grid")
@@ -50,14 +51,9 @@ def grid_page(service: ServiceDep, tag: str = "") -> Response:
 @router.post("/review/grid")
 @allow_body(MEDIUM_BODY)
 async def answer_screen(
-    request: Request,
-    service: ServiceDep,
-    do: Annotated[str, Form()],
-    tag: Annotated[str, Form()] = "",
-    image: Ids = [],  # noqa: B006
-    wrong: Ids = [],  # noqa: B006
-    trail: Annotated[str, Form()] = "[]",
-) -> Response:
+    request: Request, service: ServiceDep, do: FormText, tag: FormText = "", image: Ids = [], wrong: Ids = [],  # noqa: B006
+    trail: FormText = "[]",
+) -> Response:  # fmt: skip
     """Accept the photos that a person saw, except the wrong ones; or skip the tag, or undo the last screen."""
     screens = read_trail(_TRAIL, trail, "/review/grid")
     check_choice(do, "do", ("accept", "skip", "undo"))
@@ -86,11 +82,7 @@ async def answer_screen(
 
 
 def _screen(
-    service: Service,
-    tag: str,
-    screens: list[Screen],
-    marked: frozenset[int] | set[int] = frozenset(),
-    message: str = "",
+    service: Service, tag: str, screens: list[Screen], marked: Collection[int] = (), message: str = ""
 ) -> dict[str, object]:
     """Return the values of the template: the photos, those of the next screen to load ahead, and the progress."""
     catalogue, n = service.catalogue, len(PHOTO_KEYS)

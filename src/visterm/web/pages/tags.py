@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from visterm.core.checks import check_choice
 from visterm.core.vocabulary import tag_key
@@ -16,6 +16,7 @@ from visterm.library.feedback import TagCount
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
+from visterm.web.bodies import FormText
 from visterm.web.errors import HttpError
 from visterm.web.pages.form import SearchForm, grid_photos
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, render
@@ -116,7 +117,7 @@ def alike_tags(request: Request, service: ServiceDep) -> Response:
 
 @router.post("/tags/merge")
 @in_threads("writing")
-def merge(request: Request, service: ServiceDep, tag: Annotated[str, Form()], into: Annotated[str, Form()]) -> Response:
+def merge(request: Request, service: ServiceDep, tag: FormText, into: FormText) -> Response:
     """Replace one tag by another on all photos."""
     n_images = merge_tags(service.catalogue, tag, into)
     return answer_form(request, "_merged.html", local("/tag", name=into), tag=tag, into=into, n_images=n_images)

@@ -20,7 +20,7 @@ from visterm.library.steps import MAX_PHOTOS
 from visterm.store.connected import PARENT
 from visterm.store.filters import MAX_INT
 from visterm.web.api.jobs import JobId, start_export
-from visterm.web.bodies import MEDIUM_BODY, allow_body
+from visterm.web.bodies import MEDIUM_BODY, FormFlag, FormText, allow_body
 from visterm.web.errors import HttpError
 from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.library import answer_job, latest_job
@@ -58,14 +58,9 @@ def write_page(request: Request, service: ServiceDep) -> Response:
 
 @router.post("/write")
 async def try_or_undo(
-    request: Request,
-    service: ServiceDep,
-    to: Annotated[str, Form()],
-    do: Annotated[str, Form(pattern="^(try|undo)$")],
-    precision: Annotated[str, Form()] = "",
-    branch: Annotated[bool, Form()] = False,
-    take_off: Annotated[bool, Form()] = False,
-) -> Response:
+    request: Request, service: ServiceDep, to: FormText, do: Annotated[str, Form(pattern="^(try|undo)$")],
+    precision: FormText = "", branch: FormFlag = False, take_off: FormFlag = False,
+) -> Response:  # fmt: skip
     """Show what would be written, or remove what was written."""
     if precision not in PRECISIONS:
         raise UserError(setting="precision", value=precision, expected="0.8, 0.9 or 0.95")
@@ -78,9 +73,7 @@ async def try_or_undo(
 
 
 @router.post("/write/{job_id}")
-async def write_tried(
-    job_id: JobId, request: Request, service: ServiceDep, into_photos: Annotated[bool, Form()] = False
-) -> Response:
+async def write_tried(job_id: JobId, request: Request, service: ServiceDep, into_photos: FormFlag = False) -> Response:
     """Write what the last dry run showed; `job_id` is its job."""
     tried = await service.searching.run(last_dry_run, service.catalogue.stored)
     if tried is None or tried.job != job_id:
