@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 
@@ -10,10 +10,29 @@ from visterm.core.errors import StorageError
 from visterm.web.errors import HttpError, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.pages.render import render
-from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
+from visterm.web.schemas import answer, errors
 from visterm.web.service import VERSION, ServiceDep, in_threads
 
 router = APIRouter(tags=["service"])
+
+HealthAnswer = answer(
+    "HealthAnswer", "The service runs and can read its catalogue.",
+    status=(Literal["ok"], "Always ok; otherwise the answer is 503."),
+    version=(str, "Version of visterm."),
+)  # fmt: skip
+
+AboutAnswer = answer(
+    "AboutAnswer", "The catalogue that is served.",
+    version=(str, "Version of visterm."), images=(int, "Number of photos."),
+    searchable=(int, "Number of photos that searches can find."),
+    tags=(int, "Number of tags that the run has learned."),
+    run=(str, "Fingerprint of the run in use."),
+    model=(str, "Name of the model."), encoder=(str, "Name of the encoder."),
+    calibrated=(bool, "Whether the run has confidences."),
+    search=(str, "Whether searches are exact, or use an index."),
+    who=(str, "Whose token the request has; empty if that isn't known."),
+    role=(Literal["reader", "reviewer", "owner"], "What the token allows."),
+)  # fmt: skip
 
 
 @router.get("/health", response_model=HealthAnswer, responses=errors())

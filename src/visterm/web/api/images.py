@@ -24,17 +24,17 @@ from visterm.web.decoding import etag_of
 from visterm.web.errors import HttpError, error_statuses, json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
-    DuplicatesAnswer,
-    ExplanationAnswer,
-    ImageAnswer,
-    ImageFacts,
+    Id,
+    ImageName,
+    Next,
+    RequestBody,
+    Score,
+    Tag,
     TagName,
-    TagsChange,
-    VerdictAnswer,
-    VerdictRequest,
     answer,
     errors,
     file_answers,
+    listed,
 )
 from visterm.web.service import Service, ServiceDep, in_threads
 
@@ -75,6 +75,120 @@ VerdictNumber = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of t
 MAX_PLACES = 50  # Places that an explanation lists
 StepNumber = Annotated[int, Path(ge=0, le=MAX_INT, description="Number of the step, from the answer that stored it.")]
 Tags = Annotated[list[TagName], Field(max_length=MAX_TAGS)]
+
+ImageFacts = answer(
+    "ImageFacts", "A photo's file.",
+    id=Id,
+    path=(str | None, "Path or address of the file; null if the catalogue has none."),
+    link=(
+        str | None,
+        "The photo's page in the program that the catalogue is connected to; `path` is then a preview's.", None,
+    ),
+    name=ImageName,
+    n_bytes=(int, "Size of the file in bytes."),
+    width=(int, "Width in pixels."), height=(int, "Height in pixels."),
+    file_type=(str, "Type of the file, such as jpeg."),
+    taken=(str | None, "When the photo was taken, by its EXIF data."),
+    camera=(str | None, "The camera, by the EXIF data; empty if they name none."),
+    latitude=(float | None, "Where the photo was taken, in degrees north, by its EXIF data."),
+    longitude=(float | None, "Degrees east."),
+    added=(str, "When the photo was added to the catalogue (UTC)."),
+    state=(Literal["here", "gone"], "Whether the file was there when it was last looked for."),
+    reviewed=(str | None, "When a person last reviewed the photo (UTC)."),
+)  # fmt: skip
+
+GivenTagAnswer = answer(
+    "GivenTagAnswer", "A tag from people.",
+    tag=Tag,
+    source=(str, '"file": from the photo, its sidecar or a tag file; "person": added here.'),
+    who=(str, "Who added it; empty if that isn't known."),
+)  # fmt: skip
+
+PredictionAnswer = answer(
+    "PredictionAnswer", "A tag that the run predicted when the photo was indexed.",
+    tag=Tag, score=Score,
+    confidence=(float | None, "Probability that the tag is right (0-1); null if the run has no confidences."),
+)  # fmt: skip
+
+WrittenTagAnswer = answer(
+    "WrittenTagAnswer", "A tag that `visterm export` wrote into a file.",
+    image_id=Id, tag=Tag,
+    target=(str, "The kind of file, such as xmp."),
+    at=(str, "When it was written (UTC)."),
+)  # fmt: skip
+
+ImageAnswer = answer(
+    "ImageAnswer", "A photo with its tags.",
+    image=(ImageFacts, "The file."),
+    tags=(list[str], "The tags that the photo has: given or accepted, and not rejected."),
+    given=listed(GivenTagAnswer, "Tags from tag files and people."),
+    predicted=listed(PredictionAnswer, "The model's best tags, best first, without rejected ones."),
+    verdicts=(dict[str, int], "Tags that people accepted (1) or rejected (-1)."),
+    judged_by=(dict[str, str], "Who said so, for the verdicts of which that is known."),
+    written=listed(WrittenTagAnswer, "Tags that were written into files."),
+)  # fmt: skip
+
+VerdictAnswer = answer(
+    "VerdictAnswer", "The verdict that was stored.",
+    id=(int, "Number of the verdict; `POST /feedback/{number}/undo` undoes it."),
+    image_id=Id, tag=Tag,
+    verdict=(int, "1 right, -1 wrong, 0 no verdict."),
+    before=(int, "The previous verdict; 0 if there was none."),
+    who=(str, "Who said so; empty if that isn't known."),
+)  # fmt: skip
+
+ExplanationAnswer = answer(
+    "ExplanationAnswer", "Where in a photo the score of a tag comes from.",
+    id=Id, tag=Tag, score=Score,
+    rank=(int, "Rank of the tag for this photo, from 1."),
+    n_tags=(int, "Number of tags that were ranked."),
+    from_places=(float, "Sum of what all places in the photo add to the score."),
+    elsewhere=(dict[str, float], "Shares without a place, such as the model's bias, by name."),
+    **{"from": (list[str], "Models that the shares come from; for a blend, its members.")},
+    strongest=(
+        list[dict[str, float]],
+        "The places that count most: edges from 0 to 1, and `share`, which is negative if they lower the score.",
+    ),
+    heat=(str | None, "Address of the heat map; null if there is none."),
+    no_heat=(str | None, "Why there is no heat map."),
+)  # fmt: skip
+
+DuplicateAnswer = answer(
+    "DuplicateAnswer", "A photo in a group of duplicates.",
+    id=Id, image=ImageName,
+    path=(str | None, "Path or address of the file."),
+    width=(int, "Width in pixels."), height=(int, "Height in pixels."),
+    bytes=(int, "Size of the file in bytes."),
+    distance=(int | None, "Bits (of 64) in which its hash differs from that of `keep`.", None),
+    same_bytes=(bool | None, "Whether its file is the same as that of `keep`, byte by byte.", None),
+)  # fmt: skip
+
+DuplicateGroupAnswer = answer(
+    "DuplicateGroupAnswer", "Photos that look the same.",
+    keep=(DuplicateAnswer, "The photo with the most pixels."),
+    copies=listed(DuplicateAnswer, "The other photos, most similar first."),
+)  # fmt: skip
+
+DuplicatesAnswer = answer(
+    "DuplicatesAnswer", "One page of the groups of duplicates.",
+    groups=listed(DuplicateGroupAnswer, "The groups, largest first."),
+    n_groups=(int, "Number of groups on all pages."),
+    next=Next,
+)  # fmt: skip
+
+
+class VerdictRequest(RequestBody):
+    """A person's verdict on a tag of a photo."""
+
+    tag: TagName = Field(description="The tag.")
+    verdict: int = Field(ge=-1, le=1, description="1: the tag is right; -1: it is wrong; 0: undo the verdict.")
+
+
+class TagsChange(RequestBody):
+    """Tags to add to a photo, and tags to remove from it."""
+
+    give: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to add; any words are accepted.")
+    take: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to remove.")
 
 
 def _view_answer(view: ImageView) -> Response:

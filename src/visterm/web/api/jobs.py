@@ -8,8 +8,10 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
 
 from visterm.core.errors import StorageError, UserError
+from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
 from visterm.library.export.request import ExportRequest
 from visterm.library.export.sources import Limits
@@ -20,12 +22,68 @@ from visterm.web.bodies import JsonRoute
 from visterm.web.errors import HttpError, json_answer
 from visterm.web.exports import EXPORT
 from visterm.web.query import Cursor, Limit, cursor_at, position_of
-from visterm.web.schemas import ExportBody, JobAnswer, JobRequest, JobsAnswer, answer, errors, listed
+from visterm.web.schemas import Next, RequestBody, answer, errors, listed
 from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
 JobId = Annotated[int, Path(ge=0, le=2**63 - 1, description="Id of the job.")]
+
+JobAnswer = answer(
+    "JobAnswer", "A job and its progress.",
+    id=(int, "Id of the job."), kind=(str, "The kind of job."),
+    state=(
+        Literal["waiting", "running", "cancelling", "done", "failed", "cancelled", "lost"],
+        "The state; lost: the service ended before the job did.",
+    ),
+    done=(int, "Steps done so far."),
+    total=(int | None, "Steps in all, if known."),
+    message=(str, "Progress or result in words."),
+    started=(str, "When it started (UTC)."), finished=(str | None, "When it ended (UTC)."),
+    error=(str | None, "Why it failed."),
+)  # fmt: skip
+
+JobsAnswer = answer("JobsAnswer", "One page of the jobs.", jobs=listed(JobAnswer, "The jobs, newest first."), next=Next)
+
+
+class JobRequest(RequestBody):
+    """A job to run in the background."""
+
+    kind: Literal["index", "fit", "duplicates", "mistakes", "map", "use run", "go back"] = Field(
+        description="index: look for new, changed and missing photos; fit: learn from tags and verdicts; duplicates: "
+        "compare photos that were not compared yet; mistakes: look for tags that are probably wrong or missing; map: "
+        "draw the map of the photos, or add new ones; use run: search with another run of the catalogue; go back: "
+        "search with the previous run."
+    )
+    full: bool = Field(False, description="For fit: learn from scratch, including tags that are new.")
+    use_even_if_worse: bool = Field(False, description="For fit: use the new run even if it is significantly worse.")
+    run: str = Field(
+        "",
+        pattern="^[0-9a-f]{0,64}$",
+        description="For use run, and for go back by more than one run: its number or the first letters of its name.",
+    )
+
+
+class ExportBody(RequestBody):
+    """Tags to write into files of photos, or to remove from them."""
+
+    to: str = Field(
+        "xmp",
+        max_length=MAX_LETTERS,
+        description="Where the tags go: xmp, embed, txt, lightroom, digikam, darktable, immich or photoprism; for a "
+        "connected catalogue the name of its program.",
+    )
+    k: int = Field(0, ge=0, le=MAX_TAGS, description="Most predictions per photo; 0 for no limit.")
+    min_confidence: float | None = Field(
+        None, ge=0, le=1, description="Least confidence of predictions (0-1); null for 0.5, without a precision."
+    )
+    precision: float | None = Field(None, gt=0, lt=1, description="Expected share of right predictions, per tag.")
+    parent: str | None = Field(None, max_length=MAX_LETTERS, description="Tag above all predictions, such as visterm.")
+    take_off: bool = Field(False, description="Also remove keywords of other programs that people took off.")
+    undo: bool = Field(False, description="Remove all tags that visterm wrote with the same `to`.")
+    dry_run: bool = Field(True, description="Only say what would be written.")
+    into_photos: bool = Field(False, description="Confirms that photos themselves are changed, where `to` does that.")
+
 
 ComparisonAnswer = answer(
     "ComparisonAnswer", "A run and the previous one, measured on photos that neither learned from.",

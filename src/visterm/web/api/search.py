@@ -15,7 +15,7 @@ from visterm.web.batching import TagLimits
 from visterm.web.bodies import UPLOAD, allow_pictures, read_uploads
 from visterm.web.errors import json_answer
 from visterm.web.query import cursor_at, position_of
-from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
+from visterm.web.schemas import Id, ImageName, Next, Score, Tag, TagName, answer, errors, listed
 from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter()
@@ -24,6 +24,56 @@ MAX_PAGED_PHOTOS = 10_000  # Photos that one search returns on all its pages
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_INT)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
+
+HitAnswer = answer(
+    "HitAnswer", "A photo that a search found.",
+    id=Id, image=ImageName,
+    score=(float | None, "The score by which photos are ranked; null in a list without a search."),
+    confidence=(float | None, "Probability that the photo matches (0-1); absent if the run has no confidences.", None),
+    source=(
+        Literal["person", "accepted"] | None,
+        "How people tagged the photo with all the words: added or accepted; absent for other photos.", None,
+    ),
+    at=(float | None, "For a video: the moment that matches best, in seconds; absent for photos.", None),
+    link=(str | None, "The photo's page in the program that the catalogue is connected to; absent for files.", None),
+    thumbnail=(str, "Address of the thumbnail."),
+)  # fmt: skip
+
+SearchAnswer = answer(
+    "SearchAnswer", "One page of a search.",
+    hits=listed(HitAnswer, "The photos, best first."),
+    unknown=(list[str], "Words that are not known tags, and were ignored."),
+    untrained=(list[str], "Words that no training photo has, found by their word vectors."),
+    n_likely=(int | None, "Number of photos above the cut-off; null without `cutoff`."),
+    n_found=(int | None, "Number of photos that this list goes through, on all its pages."),
+    names=(list[str], "Words that name the photos: files, folders, cameras or dates.", []),
+    next=Next,
+)  # fmt: skip
+
+TagAnswer = answer(
+    "TagAnswer", "A tag that the model predicts.",
+    tag=Tag, score=Score,
+    confidence=(float | None, "Probability that the tag is right (0-1); absent if the run has no confidences.", None),
+    trained=(bool, "False for a word that no training photo has.", True),
+)  # fmt: skip
+
+AnnotatedAnswer = answer(
+    "AnnotatedAnswer", "An uploaded picture and its tags.",
+    image=(str, "File name of the upload."),
+    tags=listed(TagAnswer, "The tags, best first."),
+)  # fmt: skip
+
+SkippedAnswer = answer(
+    "SkippedAnswer", "An uploaded picture that can't be read.",
+    image=(str, "File name of the upload."),
+    reason=(str, "Why it can't be read."),
+)  # fmt: skip
+
+AnnotateAnswer = answer(
+    "AnnotateAnswer", "The tags of uploaded pictures.",
+    images=listed(AnnotatedAnswer, "The pictures that could be read, in the order sent."),
+    skipped=listed(SkippedAnswer, "The pictures that could not be read."),
+)  # fmt: skip
 
 
 class FilterQuery(BaseModel):

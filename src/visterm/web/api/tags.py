@@ -11,25 +11,86 @@ from visterm.library.dictionary import tag_counts, tree_level
 from visterm.library.mistakes import MAX_STORED, why_no_mistakes
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
-from visterm.web.schemas import (
-    CompletionsAnswer,
-    Id,
-    ImageName,
-    NeighboursAnswer,
-    Next,
-    Tag,
-    TagMapAnswer,
-    TagsAnswer,
-    TreeAnswer,
-    answer,
-    errors,
-    listed,
-)
+from visterm.web.schemas import Id, ImageName, Next, Tag, answer, errors, listed
 from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter(tags=["tags"])
 
 Count = Annotated[int, Query(ge=1, le=MAX_TAGS, description="Maximum number of tags.")]
+
+TagCountAnswer = answer(
+    "TagCountAnswer", "A tag with the numbers of its photos.",
+    tag=Tag,
+    images=(int, "Photos that have it, an alias, or a tag under it: given or accepted, not rejected."),
+    given=(int, "Photos that have it from a tag file or a person."),
+    accepted=(int, "Photos for which a person accepted it."),
+    rejected=(int, "Photos for which a person rejected it."),
+    predicted=(int, "Photos for which the run predicts it with a confidence of at least 0.5."),
+    precision=(float | None, "Share of the verdicts that accept it (0-1); null without verdicts."),
+    learned=(bool, "Whether the run has learned it."),
+)  # fmt: skip
+
+TagsAnswer = answer(
+    "TagsAnswer", "One page of the tags.",
+    tags=listed(TagCountAnswer, "The tags."),
+    n_tags=(int, "Number of tags on all pages."),
+    next=Next,
+)  # fmt: skip
+
+TreeTagAnswer = answer(
+    "TreeTagAnswer", "A tag on a level of the tree.",
+    tag=Tag,
+    images=(int, "Photos that have it, or a tag under it."),
+    below=(int, "Number of tags right under it."),
+)  # fmt: skip
+
+TreeAnswer = answer(
+    "TreeAnswer", "The tags of one level of the tree.",
+    tags=listed(TreeTagAnswer, "The tags, those with tags under them first, by their photos."),
+)  # fmt: skip
+
+CompletionAnswer = answer(
+    "CompletionAnswer", "A tag, or a name of photos, that completes what was typed.",
+    tag=Tag,
+    images=(
+        int,
+        "Training photos that have it; 0 for a word that was added to the run. For a name, and for a tag that the run "
+        "has not learned yet: photos that have it now.",
+    ),
+    kind=(str, "`tag`; with `names` also `folder`, `camera`, `year` or `month`.", "tag"),
+)  # fmt: skip
+
+CompletionsAnswer = answer(
+    "CompletionsAnswer", "The tags that complete what was typed.",
+    tags=listed(CompletionAnswer, "The tags, most frequent first."),
+)  # fmt: skip
+
+NeighbourAnswer = answer(
+    "NeighbourAnswer", "A tag that is similar to another one.",
+    tag=Tag,
+    score=(float, "Cosine similarity of the two tags' vectors (-1 to 1)."),
+)  # fmt: skip
+
+NeighboursAnswer = answer(
+    "NeighboursAnswer", "The tags that are most similar to another one.",
+    tag=(str, "The tag of the request."),
+    neighbours=listed(NeighbourAnswer, "Similar tags, most similar first."),
+    **{"from": (list[str], "Models whose vectors of tags were compared.")},
+)  # fmt: skip
+
+PlacedTagAnswer = answer(
+    "PlacedTagAnswer", "A tag on the map.",
+    tag=Tag,
+    x=(float, "Place from left to right, 0 to 1."), y=(float, "Place from top to bottom, 0 to 1."),
+    images=(int, "Training photos that have the tag."),
+)  # fmt: skip
+
+TagMapAnswer = answer(
+    "TagMapAnswer", "A map of the tags on which similar tags are close together.",
+    tags=listed(PlacedTagAnswer, "The tags with their places."),
+    **{"from": (list[str], "Models whose vectors of tags were compared.")},
+)  # fmt: skip
+
 
 MistakeAnswer = answer(
     "MistakeAnswer", "A tag that a photo has and probably should not have, or one that it probably should have.",

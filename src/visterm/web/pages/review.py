@@ -95,11 +95,11 @@ async def answer_question(
     retry, message = None, "There is nothing to undo"
     if do in VERDICTS:
         answer = ReviewAnswer(image, tag, do)
-        await _write(service, answer, VERDICTS[do])
+        await service.writing.run(_write, service, answer, VERDICTS[do])
         answers, message = [*answers, answer], MESSAGES[do].format(tag)
     elif answers:
         *answers, retry = answers
-        await _write(service, retry, 0)
+        await service.writing.run(_write, service, retry, 0)
         message = f"{retry.tag}: one more time"
 
     values = await service.searching.run(_question, service, queue, answers, retry=retry, message=message)
@@ -124,15 +124,11 @@ async def learn_by_itself(service: Service, values: dict[str, object]) -> None:
             values["message"] = f"{values['message']}. Learning from your last answers"
 
 
-async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
+def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
     """Store a verdict on the tag of an answer; for a skipped question, only check that the photo exists."""
-
-    def judge() -> None:
-        service.record_of(answer.image_id)
-        if answer.do != "skip":
-            service.catalogue.judge(answer.image_id, answer.tag, verdict)
-
-    await (service.searching if answer.do == "skip" else service.writing).run(judge)
+    service.record_of(answer.image_id)
+    if answer.do != "skip":
+        service.catalogue.judge(answer.image_id, answer.tag, verdict)
 
 
 def _question(

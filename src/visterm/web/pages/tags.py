@@ -129,15 +129,8 @@ async def map_page(request: Request, service: ServiceDep, drawn: bool = False) -
     if not service.run_facts().has_tag_vectors:
         todo = what_to_do(service.catalogue.tagger.model)
         raise HttpError(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
-    tags = None
-    if drawn:
-        try:
-            tags = draw_map(await service.tag_map())
-        except HttpError as error:
-            if error.status_code != 503:
-                raise
     page = "_map.html" if drawn and is_for_script(request) else "map.html"
-    return render(page, drawn=tags)
+    return render(page, drawn=draw_map(await service.tag_map()) if drawn else None)
 
 
 class DrawnTag(NamedTuple):
