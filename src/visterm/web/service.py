@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial, wraps
+from functools import lru_cache, partial, wraps
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -82,22 +82,17 @@ class Bounds:
     thumbnail_bytes: int = 128 * 2**20  # Memory for thumbnails
 
 
-class RunFacts:
-    """Facts that depend only on the run in use and are slow to compute; each is computed at its first use."""
+# Slow to compute, and kept for the run in use
+@lru_cache(maxsize=1)
+def completions_of(tagger: Tagger) -> Completions:
+    """Return the completions of the tags and added words of a run."""
+    return Completions(tagger.dictionary)
 
-    def __init__(self, tagger: Tagger) -> None:
-        self.tagger = tagger
-        self.map: asyncio.Task[list[PlacedTag]] | None = None
 
-    @cached_property
-    def completions(self) -> Completions:
-        """The completions of tags and added words."""
-        return Completions(self.tagger.dictionary)
-
-    @cached_property
-    def has_tag_vectors(self) -> bool:
-        """Whether the run can compare tags: without vectors of tags there are no similar tags, and no map."""
-        return tag_vectors(self.tagger) is not None
+@lru_cache(maxsize=1)
+def has_tag_vectors(tagger: Tagger) -> bool:
+    """Return whether a run can compare tags: without vectors of tags there are no similar tags, and no map."""
+    return tag_vectors(tagger) is not None
 
 
 class Service:
@@ -139,7 +134,7 @@ class Service:
 
         self.jobs = JobQueue(self.catalogue, self.writing, tell, figures, member.supervisor)
         self._batcher = Batcher(partial(annotate_together, self.catalogue), self.encoding, MAX_BATCH)
-        self._run_facts = RunFacts(self.catalogue.tagger)
+        self._tag_map: tuple[Tagger, asyncio.Task[list[PlacedTag]]] | None = None
 
     async def start(self) -> None:
         """Start the service in the event loop that answers requests."""
@@ -164,13 +159,6 @@ class Service:
         """Open the run in use if another process has changed it; if that fails, the next search raises the error."""
         with suppress(VistermError):
             await self.encoding.do(self.catalogue.refresh)
-
-    def run_facts(self) -> RunFacts:
-        """Return the facts about the run in use."""
-        tagger, run = self.catalogue.tagger, self._run_facts
-        if run.tagger is not tagger:
-            run = self._run_facts = RunFacts(tagger)
-        return run
 
     def record_of(self, image_id: int) -> ImageRecord:
         """Return an image's record. Raises HttpError (404) if there is no such image."""
@@ -214,7 +202,7 @@ class Service:
         """Complete a tag of the run, an added word, or a tag that people gave; and `MAX_NAMES` names of photos."""
         self.catalogue.refresh()
         found_names = complete_names(self.catalogue.stored.database, typed, MAX_NAMES) if names else []
-        tags = self.run_facts().completions.find(typed, k, self.catalogue.new_tags())
+        tags = completions_of(self.catalogue.tagger).find(typed, k, self.catalogue.new_tags())
         return [*tags[: max(1, k - len(found_names))], *found_names][:k]
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
@@ -269,11 +257,12 @@ class Service:
 
     async def tag_map(self) -> list[PlacedTag]:
         """Return the map of the tags, drawn once per run. Raises UserError if the model has no vectors of tags."""
-        run = self.run_facts()
-        if run.map is None:
+        tagger = self.catalogue.tagger
+        if self._tag_map is None or self._tag_map[0] is not tagger:
             # In a separate thread, as pages that use `browsing` would wait for the map, too.
-            run.map = asyncio.create_task(asyncio.to_thread(tag_map, run.tagger.model, run.tagger.vocabulary))
-        return await asyncio.shield(run.map)  # drawing goes on if this client disconnects
+            task = asyncio.create_task(asyncio.to_thread(tag_map, tagger.model, tagger.vocabulary))
+            self._tag_map = (tagger, task)
+        return await asyncio.shield(self._tag_map[1])  # drawing goes on if this client disconnects
 
     async def check_catalogue(self) -> None:
         """Check that the catalogue can be read, even while searches and writes wait.

@@ -84,10 +84,8 @@ def narrower_facets(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
 def folders_to_choose(catalogue: Catalogue) -> list[tuple[str, int]]:
     """Return the folders of all photos with their counts; if there are too many, without the deepest."""
     counts = _folder_counts(catalogue, SearchForm())
-    depth = max((name.count("/") for name in counts), default=0)
-    while depth and sum(name.count("/") <= depth for name in counts) > MAX_FOLDERS:
-        depth -= 1
-    return [(name, counts[name]) for name in sorted(counts, key=name_key) if name and name.count("/") <= depth]
+    names = sorted(filter(None, counts), key=lambda name: name.count("/"))[:MAX_FOLDERS]
+    return [(name, counts[name]) for name in sorted(names, key=name_key)]
 
 
 def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:

@@ -20,7 +20,7 @@ from visterm.web.bodies import FormText
 from visterm.web.errors import HttpError
 from visterm.web.pages.form import SearchForm, grid_photos
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, render
-from visterm.web.service import ServiceDep, in_threads
+from visterm.web.service import ServiceDep, has_tag_vectors, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -66,7 +66,7 @@ def tags_page(
     more = local("/tags", order=order, find=find, start=end, view=view) if 0 < end < len(counts) else None
     return render(
         "_tag_rows.html" if is_for_script(request) else "tags.html", tags=counts[start:end], n_tags=len(counts),
-        order=order, orders=list(ORDERS), find=find, more=more, has_map=service.run_facts().has_tag_vectors,
+        order=order, orders=list(ORDERS), find=find, more=more, has_map=has_tag_vectors(catalogue.tagger),
         least=PREDICTED_FROM, has_tree=has_tree, level=tree_level(catalogue) if as_tree else None, form=None,
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def tag_page(service: ServiceDep, name: str) -> Response:
     if count is None:
         raise HttpError(404, f"No photo has the tag '{name}', and it was not learned.")
     neighbours = []
-    if count.learned and service.run_facts().has_tag_vectors:
+    if count.learned and has_tag_vectors(catalogue.tagger):
         neighbours = catalogue.tagger.neighbours(count.tag, N_NEIGHBOURS)
     examples = grid_photos(catalogue, catalogue.browse(Filter(tags=(count.tag,)), N_EXAMPLES).hits)
     return render("tag.html", count=count, neighbours=neighbours, examples=examples)
@@ -126,7 +126,7 @@ def merge(request: Request, service: ServiceDep, tag: FormText, into: FormText) 
 @router.get("/tags/map")
 async def map_page(request: Request, service: ServiceDep, drawn: bool = False) -> Response:
     """Show the page of the tags' map at once, or with `drawn` the map itself, which takes seconds the first time."""
-    if not service.run_facts().has_tag_vectors:
+    if not has_tag_vectors(service.catalogue.tagger):
         todo = what_to_do(service.catalogue.tagger.model)
         raise HttpError(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
     page = "_map.html" if drawn and is_for_script(request) else "map.html"
