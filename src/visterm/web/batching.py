@@ -80,24 +80,21 @@ class PictureToTag(NamedTuple):
 def annotate_together(catalogue: Catalogue, batch: Sequence[PictureToTag]) -> list[list[Tag] | Exception]:
     """Return the tags of each picture, or its error, by the run in use, even if another process has just changed it.
 
-    Pictures with the same limits are encoded together.
+    Pictures with the same limits and `k` are encoded together.
     """
-    groups: defaultdict[tuple[TagLimits, bool], list[int]] = defaultdict(list)
+    groups: defaultdict[tuple[TagLimits, int | None], list[int]] = defaultdict(list)
     for index, item in enumerate(batch):
-        groups[item.limits, item.k is None].append(index)
+        groups[item.limits, item.k].append(index)
     results: dict[int, list[Tag] | Exception] = {}
-    for (limits, without_k), indices in groups.items():
-        pictures = [batch[index].pixels for index in indices]
-        max_k = None if without_k else max(batch[index].k or 0 for index in indices)
+    for (limits, k), indices in groups.items():
         try:
             catalogue.refresh()
-            answers = list(catalogue.tagger.annotate_each(pictures, max_k, **limits._asdict()))
+            pictures = [batch[index].pixels for index in indices]
+            answers = list(catalogue.tagger.annotate_each(pictures, k, **limits._asdict()))
         except Exception as error:  # any error answers these requests, but not the others
             results |= dict.fromkeys(indices, error)
             continue
         for index, answer in zip(indices, answers, strict=True):
-            if isinstance(answer, Annotated):
-                results[index] = answer.tags[: batch[index].k]
-            else:
-                results[index] = ImageError(answer.image, answer.reason)
+            results[index] = answer.tags if isinstance(answer, Annotated) else ImageError(answer.image, answer.reason)
+
     return [results[index] for index in range(len(batch))]

@@ -14,7 +14,6 @@ import numpy as np
 from fastapi import APIRouter, Form, Request, Response
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
-from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT
@@ -36,13 +35,14 @@ T = TypeVar("T")
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
+Queue = Literal["frequent", "questions", "mistakes"]
+Reply = Literal["right", "wrong", "skip"]
+
+VERDICTS: dict[Reply, int] = {"right": 1, "wrong": -1, "skip": 0}
 MESSAGES = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
 ROUND_ANSWERS = 20  # Answers after which models that learn quickly learn again by themselves
 MAX_MISTAKES = 4000  # Maximum number of mistakes to look through for that of an undone answer
 MAX_TRAIL = 300  # Answers of a session that can be undone, and questions that stay skipped
-
-Queue = Literal["frequent", "questions", "mistakes"]
 
 
 class ReviewAnswer(NamedTuple):
@@ -50,7 +50,7 @@ class ReviewAnswer(NamedTuple):
 
     image_id: Annotated[int, Field(ge=0, le=MAX_INT)]
     tag: str
-    do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
+    do: Reply
 
 
 _TRAIL = TypeAdapter(Annotated[list[ReviewAnswer], FailFast()])  # Answers of this session, which the page sends along
@@ -86,14 +86,14 @@ def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
 @router.post("/review")
 @allow_body(MEDIUM_BODY)
 async def answer_question(
-    request: Request, service: ServiceDep, do: FormText, image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1,
-    tag: FormText = "", trail: FormText = "[]", queue: Annotated[Queue, Form()] = "frequent",
+    request: Request, service: ServiceDep, do: Annotated[Reply | Literal["undo"], Form()], tag: FormText = "",
+    image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1, trail: FormText = "[]",
+    queue: Annotated[Queue, Form()] = "frequent",
 ) -> Response:  # fmt: skip
     """Store an answer, or undo the last one, and show the next question."""
     answers = read_trail(_TRAIL, trail, "/review")
-    check_choice(do, "do", (*VERDICTS, "undo"))
     retry, message = None, "There is nothing to undo"
-    if do in VERDICTS:
+    if do != "undo":
         answer = ReviewAnswer(image, tag, do)
         await service.writing.run(_write, service, answer, VERDICTS[do])
         answers, message = [*answers, answer], MESSAGES[do].format(tag)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
 from pydantic import FailFast, Field, TypeAdapter
 
-from visterm.core.checks import check_choice
 from visterm.core.wording import count_of
 from visterm.library.review import sure_photos
 from visterm.library.steps import rejected_in, review_photos
@@ -51,12 +50,11 @@ def grid_page(service: ServiceDep, tag: str = "") -> Response:
 @router.post("/review/grid")
 @allow_body(MEDIUM_BODY)
 async def answer_screen(
-    request: Request, service: ServiceDep, do: FormText, tag: FormText = "", image: Ids = [], wrong: Ids = [],  # noqa: B006
-    trail: FormText = "[]",
+    request: Request, service: ServiceDep, do: Annotated[Literal["accept", "skip", "undo"], Form()],
+    tag: FormText = "", image: Ids = [], wrong: Ids = [], trail: FormText = "[]",  # noqa: B006
 ) -> Response:  # fmt: skip
     """Accept the photos that a person saw, except the wrong ones; or skip the tag, or undo the last screen."""
     screens = read_trail(_TRAIL, trail, "/review/grid")
-    check_choice(do, "do", ("accept", "skip", "undo"))
     marked: set[int] = set()
     if do == "accept":
         right = [number for number in image if number not in wrong]

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from visterm.core.checks import check_choice
 from visterm.core.vocabulary import tag_key
 from visterm.library.dictionary import merge_tags, suggest_merges, tag_counts, tree_level
 from visterm.library.feedback import TagCount
@@ -37,6 +36,7 @@ ORDERS: dict[str, Callable[[TagCount], tuple[float | str, ...]]] = {
 }
 """Orders of the list; "precision" puts the worst tags first, as these need attention."""
 
+Order = Literal["images", "name", "precision", "predicted"]
 View = Literal["", "tree", "list"]
 """How tags are listed; empty: as a tree if they have one."""
 
@@ -53,10 +53,9 @@ LETTER_WIDTH = 0.58  # Average width of a letter, as a share of its height; a li
 @router.get("/tags")
 @in_threads("browsing")
 def tags_page(
-    request: Request, service: ServiceDep, order: str = "images", find: str = "", start: int = 0, view: View = ""
+    request: Request, service: ServiceDep, order: Order = "images", find: str = "", start: int = 0, view: View = ""
 ) -> Response:
     """List the tags: as a tree if they have one, unless the list is requested or `find` is set."""
-    check_choice(order, "order", ORDERS)
     catalogue = service.catalogue
     has_tree = catalogue.tagger.tree is not None
     as_tree = has_tree and not find and not is_for_script(request) and view != "list"

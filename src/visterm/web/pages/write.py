@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
-from typing import IO, Annotated, cast
+from typing import IO, Annotated, Literal, cast
 
 from fastapi import APIRouter, Form, Request, Response
 from starlette.responses import StreamingResponse
@@ -58,12 +58,11 @@ def write_page(request: Request, service: ServiceDep) -> Response:
 
 @router.post("/write")
 async def try_or_undo(
-    request: Request, service: ServiceDep, to: FormText, do: Annotated[str, Form(pattern="^(try|undo)$")],
-    precision: FormText = "", branch: FormFlag = False, take_off: FormFlag = False,
+    request: Request, service: ServiceDep, to: FormText, do: Annotated[Literal["try", "undo"], Form()],
+    precision: Annotated[Literal["", "0.8", "0.9", "0.95"], Form()] = "", branch: FormFlag = False,
+    take_off: FormFlag = False,
 ) -> Response:  # fmt: skip
     """Show what would be written, or remove what was written."""
-    if precision not in PRECISIONS:
-        raise UserError(setting="precision", value=precision, expected="0.8, 0.9 or 0.95")
     export = ExportRequest(to=to, undo=True)
     if do == "try":
         limits = Limits(precision=float(precision) if precision else None)
