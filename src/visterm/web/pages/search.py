@@ -25,7 +25,9 @@ from visterm.web.pages.form import (
     FoundPhotos,
     GridPhoto,
     SearchForm,
+    first_day,
     grid_photos,
+    last_day,
     search_photos,
     tags_in,
 )
@@ -102,12 +104,12 @@ async def by_picture(request: Request, service: ServiceDep) -> Response:
 
 def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
     result = search_photos(catalogue, form, refresh=refresh)
-    items = grid_photos(catalogue, result.page(catalogue, form.start), result.words)
-    notes = result.notes
+    end = form.start + PHOTOS_PER_PAGE
+    hits = result.hits[form.start : end] or catalogue.hits(result.ids[form.start : end])
+    items, notes = grid_photos(catalogue, hits, result.words), result.notes
     if not items and len(result.ids):
         n_photos = count_of(len(result.ids), "photo")
         notes = [*notes, f"This search shows {n_photos}, and this page is after the last one."]
-    end = form.start + PHOTOS_PER_PAGE
     more = form.address(start=end) if end < len(result.ids) else None
     earlier = form.address(start=max(form.start - PHOTOS_PER_PAGE, 0)) if form.start and items else None
     return Results(items, notes, more, earlier, _count(form, result), result.suggestion)
@@ -136,7 +138,8 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
 
     facts = catalogue.stored.database.keep("facts", compute)
     facets = narrower_facets(catalogue, form)
-    return facts | {"crumbs": crumbs(form), "narrower": facets, "sorts": SORTS, "labels": LABELS}
+    days = {"first_day": first_day(form.taken_from), "last_day": last_day(form.taken_to)}
+    return facts | days | {"crumbs": crumbs(form), "narrower": facets, "sorts": SORTS, "labels": LABELS}
 
 
 @router.post("/chosen")

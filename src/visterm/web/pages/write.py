@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import IO, Annotated, Literal, cast
 
@@ -77,7 +78,7 @@ async def write_tried(job_id: JobId, request: Request, service: ServiceDep, into
     tried = await service.searching.run(last_dry_run, service.catalogue.stored)
     if tried is None or tried.job != job_id:
         raise HttpError(409, "Something else was tried or written since. Show again what would be written.")
-    return await _start(request, service, tried.to_write(), into_photos=into_photos)
+    return await _start(request, service, replace(tried.request, dry_run=False), into_photos=into_photos)
 
 
 async def _start(request: Request, service: Service, export: ExportRequest, *, into_photos: bool) -> Response:
