@@ -127,7 +127,8 @@ def start_values(service: Service) -> dict[str, object] | None:
 @in_threads("searching")
 def job_page(job_id: JobId, request: Request, service: ServiceDep) -> Response:
     """Show the progress of a job; the script requests it again until the job has ended."""
-    return render("_job.html" if is_for_script(request) else "job.html", **_job_page_values(service, job_id))
+    values = _shown_job(service, service.jobs.get(job_id))
+    return render("_job.html" if is_for_script(request) else "job.html", **values)
 
 
 @router.post("/library/jobs/{job_id}/cancel")
@@ -139,14 +140,14 @@ async def cancel_job(job_id: JobId, request: Request, service: ServiceDep) -> Re
 
 async def answer_job(request: Request, service: Service, job_id: int) -> Response:
     """Show a job that a form has started or changed."""
-    values = await service.searching.run(_job_page_values, service, job_id)
+    values = await service.searching.run(lambda: _shown_job(service, service.jobs.get(job_id)))
     return answer_form(request, "_job.html", f"/library/jobs/{job_id}", **values)
 
 
-def _job_page_values(service: Service, job_id: int) -> dict[str, object]:
-    """Return the values of a job's template; errors are those of `JobQueue.get`."""
-    job = service.jobs.get(job_id)
-    return {"job": job, **job_values(service.catalogue.stored, [job])}
+def _shown_job(service: Service, job: StoredJob | None) -> dict[str, object]:
+    """Return the values of a template that shows a job, if there is one."""
+    jobs = [] if job is None else [service.jobs.with_end(job)]
+    return {"job": jobs[0] if jobs else None, **job_values(service.catalogue.stored, jobs)}
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
@@ -200,11 +201,8 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, 
 
 def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, object]:
     """Return the values of a template with the newest job of a kind; without `ended`, only of a job that is running."""
-    stored = service.catalogue.stored
-    job = next((job for job in stored.jobs.latest() if job.kind == kind), None)
-    if job is None or (job.ended and not ended):
-        return {"job": None, **job_values(stored, [])}
-    return {"job": service.jobs.with_end(job), **job_values(stored, [job])}
+    job = next((job for job in service.catalogue.stored.jobs.latest() if job.kind == kind), None)
+    return _shown_job(service, None if job is not None and job.ended and not ended else job)
 
 
 def _run_names(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> dict[str, str]:
