@@ -16,9 +16,8 @@ from served_library import served
 from test_pages import Window
 from tiny_catalogues import COLOURS, draw_photos, fit_run
 from visterm import Catalogue, Tagger
-from visterm.core.types import Hit
 from visterm.store.filters import Filter
-from visterm.web.pages.form import GridPhoto, SearchForm, confidences_differ, first_day, last_day
+from visterm.web.pages.form import SearchForm, first_day, last_day
 
 FOLDERS = {"Ägypten/Kairo & Gizeh": 15, "東京 2024/浅草": 14, 'It\'s "fun"/a b': 13, "": 12}
 TOKYO = "/?folder=東京 2024&sort=name"
@@ -184,17 +183,6 @@ def test_a_photo_that_no_longer_matches_has_its_neighbours_all_the_same(client, 
     assert beside(found[2], 2) == [found[0]]
     assert 'class="walk"' not in client.get(f"/image/{found[0]}?tag=nothing").text
     assert 'class="walk"' not in client.get(f"/image/{found[0]}?taken_from=soon").text
-
-
-def test_confidences_are_shown_only_where_they_differ():
-    def page(*confidences):
-        return [GridPhoto(None, Hit("a.jpg", 1.0, confidence), [], []) for confidence in confidences]
-
-    assert confidences_differ(page(0.9, 0.4))
-    assert not confidences_differ(page(1.0, 1.0, None))
-    assert not confidences_differ(page(0.912, 0.908))  # the same in whole percent
-    assert not confidences_differ(page(None, None))
-    assert not confidences_differ([])
 
 
 def test_the_original_is_the_file_and_what_browsers_do_not_show_is_a_jpeg(client, catalogue):

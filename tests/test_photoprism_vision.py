@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import socket
 import threading
 import uuid
@@ -15,7 +14,6 @@ from types import SimpleNamespace
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -25,9 +23,8 @@ from test_web_limits import in_thread, wait_for
 from tiny_catalogue import KINDS, make_tiny_catalogue
 from visterm.core.types import Tag
 from visterm.core.web_client import ServerAnswer
-from visterm.models.confidence.calibration import Calibration, HeldOutChances
 from visterm.web.api import vision
-from visterm.web.api.vision import N_LABELS_WITHOUT_CONFIDENCE, merge_labels, no_label_warning
+from visterm.web.api.vision import N_LABELS_WITHOUT_CONFIDENCE, merge_labels
 from visterm.web.app import create_app
 from visterm.web.security import Access, origin_of
 from visterm.web.service import Bounds
@@ -182,22 +179,13 @@ def test_nobody_but_a_person_is_as_sure_as_a_person():
 
 
 def test_no_label_is_an_empty_list_which_changes_nothing_there_and_the_log_says_why(service, monkeypatch, caplog):
-    monkeypatch.setattr("visterm.web.api.vision.merge_labels", lambda found: [])
+    monkeypatch.setattr("visterm.web.api.vision.merge_labels", lambda found, tree: [])
     answer = post(service, as_photoprism_asks(png(Image.new("RGB", (8, 8)))))
     assert answer.status_code == 200
     assert read_as_go(answer.text)[0]["result"] == {"labels": []}
     [why] = [record.getMessage() for record in caplog.records if record.name == "visterm.web"]
-    assert re.match(r"PhotoPrism got no label .*: none of the \d+ tags that can have precision 0.9 is sure enough", why)
+    assert why.startswith("PhotoPrism got no label for a photo: no tag of the run is sure enough")
     assert "set a lower ?precision= in the Uri" in why
-
-
-def test_that_no_tag_of_the_run_can_be_a_label_is_said_in_other_words():
-    always_wrong = HeldOutChances.of(np.full((50, 2), 0.95), np.zeros((50, 2), bool))
-    calibration = Calibration(np.ones(2), np.zeros(2), 0.0, 50, held_out=always_wrong)
-    text, *numbers = no_label_warning(SimpleNamespace(calibration=calibration), 0.9)
-    assert "no tag of the run reaches precision 0.9 on held-out photos" in text % tuple(numbers)
-    [why] = no_label_warning(SimpleNamespace(calibration=None), 0.9)
-    assert "none of its best tags has a photo that the run learned from" in why
 
 
 def png(picture):

@@ -23,7 +23,7 @@ from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import Limits, open_source
 from visterm.library.export.tables import table_of
 from visterm.library.export.writing import PROFILES, export_tags, make_target, undo_tags
-from visterm.web.api.vision import merge_labels, with_categories
+from visterm.web.api.vision import merge_labels
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -222,9 +222,8 @@ def test_what_a_person_said_is_in_the_next_export_before_anything_is_learned(to,
 
 
 def test_photoprism_gets_the_tags_above_a_label_as_its_categories(library):
-    labels = with_categories(
-        Tagger.load(library / "run", n_jobs=1), merge_labels([[Tag("husky", 1.0), Tag("sky", 0.5)]])
-    )
+    tree = Tagger.load(library / "run", n_jobs=1).tree
+    labels = merge_labels([[Tag("husky", 1.0), Tag("sky", 0.5)]], tree)
     assert [(label["name"], label["categories"]) for label in labels] == [("husky", ["dog", "animal"]), ("sky", [])]
 
 

@@ -179,7 +179,7 @@ def test_a_worker_ends_at_once_whatever_it_does_when_its_supervisor_is_killed(re
     with ours, its, tempfile.TemporaryFile() as shared:
         Figures(2, 1, shared.fileno())
         settings = {
-            "catalogue": str(tiny.folder), "access": [[], [], False, [], "", False], "n_workers": 1,
+            "catalogue": str(tiny.folder), "access": {}, "n_workers": 1,
             "metrics": str(tmp_path), "number": 0, "figures": shared.fileno(), "channel": its.fileno(),
         }  # fmt: skip
         command = [sys.executable, "-m", "visterm.web.workers"]

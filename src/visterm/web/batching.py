@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,28 +16,27 @@ from visterm.library.catalogue import Catalogue
 from visterm.tagging.annotating import Annotated
 from visterm.web.work import Work
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 MAX_BATCH = 16  # Pictures that are encoded together; the next ones wait for all of them
 
 
-class Batcher(Generic[T, R]):
-    """Collects items and processes them together. Items never wait for a full batch: a single item starts at once.
+class Batcher:
+    """Collects pictures and processes them together. None waits for a full batch: a single one starts at once.
 
-    `process` returns a result or an error for each of at most `max_items` items. `work` has the threads that run it,
+    `process` returns the tags or an error for each of at most `max_items` pictures. `work` has the threads that run it,
     and limits how many requests may wait.
     """
 
-    def __init__(self, process: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, max_items: int) -> None:
+    def __init__(
+        self, process: Callable[[Sequence[PictureToTag]], Sequence[list[Tag] | Exception]], work: Work, max_items: int
+    ) -> None:
         self._process, self._work, self._max_items = process, work, max_items
-        self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
+        self._waiting: deque[tuple[PictureToTag, asyncio.Future[list[Tag]]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    async def ask(self, item: T) -> R:
-        """Process one item with others, and return its result. Raises HttpError (503) if too many wait."""
+    async def ask(self, item: PictureToTag) -> list[Tag]:
+        """Process one picture with others, and return its tags. Raises HttpError (503) if too many wait."""
         with self._work.slot():
-            future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[list[Tag]] = asyncio.get_running_loop().create_future()
             self._waiting.append((item, future))
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._process_waiting())
@@ -81,24 +80,21 @@ class PictureToTag(NamedTuple):
 def annotate_together(catalogue: Catalogue, batch: Sequence[PictureToTag]) -> list[list[Tag] | Exception]:
     """Return the tags of each picture, or its error, by the run in use, even if another process has just changed it.
 
-    Pictures with the same limits are encoded together.
+    Pictures with the same limits and `k` are encoded together.
     """
-    groups: defaultdict[tuple[TagLimits, bool], list[int]] = defaultdict(list)
+    groups: defaultdict[tuple[TagLimits, int | None], list[int]] = defaultdict(list)
     for index, item in enumerate(batch):
-        groups[item.limits, item.k is None].append(index)
+        groups[item.limits, item.k].append(index)
     results: dict[int, list[Tag] | Exception] = {}
-    for (limits, without_k), indices in groups.items():
-        pictures = [batch[index].pixels for index in indices]
-        max_k = None if without_k else max(batch[index].k or 0 for index in indices)
+    for (limits, k), indices in groups.items():
         try:
             catalogue.refresh()
-            answers = list(catalogue.tagger.annotate_each(pictures, max_k, **limits._asdict()))
+            pictures = [batch[index].pixels for index in indices]
+            answers = list(catalogue.tagger.annotate_each(pictures, k, **limits._asdict()))
         except Exception as error:  # any error answers these requests, but not the others
             results |= dict.fromkeys(indices, error)
             continue
         for index, answer in zip(indices, answers, strict=True):
-            if isinstance(answer, Annotated):
-                results[index] = answer.tags[: batch[index].k]
-            else:
-                results[index] = ImageError(answer.image, answer.reason)
+            results[index] = answer.tags if isinstance(answer, Annotated) else ImageError(answer.image, answer.reason)
+
     return [results[index] for index in range(len(batch))]

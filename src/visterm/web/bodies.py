@@ -1,4 +1,4 @@
-"""Request bodies: limits of each and of all together, checked while they arrive; JSON; and uploaded pictures."""
+"""Request bodies: limits of each and of all together, checked while they arrive; JSON; forms; and uploaded pictures."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import json
 import re
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from fastapi import Request, Response
+from fastapi import Form, Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.core.errors import DataError, UserError
+from visterm.store.filters import MAX_INT
 from visterm.web.errors import HttpError
 from visterm.web.work import Figures, busy
 
@@ -43,6 +44,11 @@ UPLOAD: dict[str, Any] = {
     }
 }
 """OpenAPI's description of requests with pictures."""
+
+# Fields of forms
+FormText = Annotated[str, Form()]
+FormFlag = Annotated[bool, Form()]
+FormNumber = Annotated[int, Form(ge=0, le=MAX_INT, description="Number of a photo or a step.")]
 
 _DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 

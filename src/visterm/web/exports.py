@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,10 +35,6 @@ class DryRun(NamedTuple):
     def into_photos(self) -> bool:
         """Whether the tags would be written into the photos themselves."""
         return writes_into_photos(self.request.to)
-
-    def to_write(self) -> ExportRequest:
-        """Return the request that writes what was shown."""
-        return replace(self.request, dry_run=False)
 
 
 def last_dry_run(stored: StoredCatalogue) -> DryRun | None:

@@ -21,7 +21,7 @@ from visterm.web.batching import TagLimits
 from visterm.web.bodies import MEDIUM_BODY, JsonRoute, allow_body, allow_pictures, data_content
 from visterm.web.errors import HttpError, json_answer
 from visterm.web.roles import Role, check_role
-from visterm.web.schemas import errors
+from visterm.web.schemas import answer, errors, listed
 from visterm.web.service import VERSION, Service, ServiceDep
 
 router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=JsonRoute)
@@ -72,40 +72,33 @@ class WebhookRequest(Message):
     project: Task | None = Field(None, description="The project.")
 
 
-class BackendAnswer(BaseModel):
-    """The backend runs."""
+BackendAnswer = answer(
+    "BackendAnswer", "The backend runs.",
+    status=(str, "Always UP; otherwise the answer is 503."), model_class=(str, "Always visterm."),
+    version=(str, "Version of visterm."),
+)  # fmt: skip
 
-    status: str = Field(description="Always UP; otherwise the answer is 503.")
-    model_class: str = Field(description="Always visterm.")
-    version: str = Field(description="Version of visterm.")
+VersionAnswer = answer("VersionAnswer", "The run that answers.", model_version=RunVersion)
 
+TaskAnswer = answer(
+    "TaskAnswer", "The choices for one task.",
+    result=(list[Task], "The choices, as Label Studio stores them."),
+    score=(float, "Mean confidence of the choices (0-1)."),
+    model_version=RunVersion,
+    error=(str | None, "Why there is no prediction.", None),
+)  # fmt: skip
 
-class VersionAnswer(BaseModel):
-    """The run that answers."""
+PredictAnswer = answer(
+    "PredictAnswer", "Suggested tags for tasks.",
+    model_version=RunVersion,
+    results=listed(TaskAnswer, "One for each task, in their order."),
+)  # fmt: skip
 
-    model_version: RunVersion
-
-
-class TaskAnswer(BaseModel):
-    """The choices for one task."""
-
-    result: list[Task] = Field(description="The choices, as Label Studio stores them.")
-    score: float = Field(description="Mean confidence of the choices (0-1).")
-    model_version: RunVersion
-    error: str | None = Field(None, description="Why there is no prediction.")
-
-
-class PredictAnswer(VersionAnswer):
-    """Suggested tags for tasks."""
-
-    results: list[TaskAnswer] = Field(description="One for each task, in their order.")
-
-
-class WebhookAnswer(BaseModel):
-    """What was done about an event."""
-
-    status: str = Field(description="ok or ignored.")
-    result: Task = Field(description="The photo and the tags that it got, or the job that was started.")
+WebhookAnswer = answer(
+    "WebhookAnswer", "What was done about an event.",
+    status=(str, "ok or ignored."),
+    result=(Task, "The photo and the tags that it got, or the job that was started."),
+)  # fmt: skip
 
 
 class Choices(NamedTuple):

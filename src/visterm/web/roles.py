@@ -67,9 +67,9 @@ def role_for(method: str, path: str) -> Role:
     return max(roles, default=Role.OWNER)
 
 
-def check_role(role: Role, person: Person | None = None) -> None:
-    """Raise HttpError (403) if a person, by default the sender of the request, lacks a role."""
-    actual = (person or PERSON.get()).role
+def check_role(role: Role) -> None:
+    """Raise HttpError (403) if the sender of the request lacks a role."""
+    actual = PERSON.get().role
     if actual < role:
         names = actual.name.lower(), role.name.lower()
         raise HttpError(403, f"Your token is one of a {names[0]}; this needs one of a {names[1]}.", code="role")

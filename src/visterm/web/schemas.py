@@ -1,13 +1,14 @@
-"""The JSON of requests and answers, as OpenAPI describes it. Answers are tested against it."""
+"""What describes the JSON of requests and answers to OpenAPI, and errors. Answers are tested against it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from types import GenericAlias
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
+from visterm.core.vocabulary import MAX_LETTERS
 
 TagName = Annotated[str, Field(min_length=1, max_length=MAX_LETTERS, examples=["beach"])]
 
@@ -15,10 +16,6 @@ Id = Annotated[int, Field(description="Id of the photo.")]
 ImageName = Annotated[str, Field(description="File name of the photo, relative to the indexed folder.")]
 Tag = Annotated[str, Field(description="The tag.")]
 Score = Annotated[float, Field(description="The model's score; higher is better.")]
-Confidence = Annotated[
-    float | None,
-    Field(description="Probability that the tag is right (0-1); null or absent if the run has no confidences."),
-]
 Next = Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
@@ -38,384 +35,33 @@ class RequestBody(BaseModel):
         return known if unknown is None else known | {unknown: values[unknown]}
 
 
-class Error(BaseModel):
-    """What is wrong with a request."""
-
-    code: str = Field(description="Name of the error, for programs.")
-    message: str = Field(description="What is wrong, what is accepted, and what to do; for people.")
-    field: str | None = Field(None, description="The part of the request that is wrong.")
-
-
-class ErrorAnswer(BaseModel):
-    """The answer to a request that failed."""
-
-    error: Error = Field(description="The error.")
-
-
-class HitAnswer(BaseModel):
-    """A photo that a search found."""
-
-    id: Id
-    image: ImageName
-    score: float | None = Field(description="The score by which photos are ranked; null in a list without a search.")
-    confidence: float | None = Field(
-        None, description="Probability that the photo matches (0-1); absent if the run has no confidences."
-    )
-    source: Literal["person", "accepted"] | None = Field(
-        None, description="How people tagged the photo with all the words: added or accepted; absent for other photos."
-    )
-    at: float | None = Field(
-        None, description="For a video: the moment that matches best, in seconds; absent for photos."
-    )
-    link: str | None = Field(
-        None, description="The photo's page in the program that the catalogue is connected to; absent for files."
-    )
-    thumbnail: str = Field(description="Address of the thumbnail.")
-
-
-class SearchAnswer(BaseModel):
-    """One page of a search."""
-
-    hits: list[HitAnswer] = Field(description="The photos, best first.")
-    unknown: list[str] = Field(description="Words that are not known tags, and were ignored.")
-    untrained: list[str] = Field(description="Words that no training photo has, found by their word vectors.")
-    n_likely: int | None = Field(description="Number of photos above the cut-off; null without `cutoff`.")
-    n_found: int | None = Field(description="Number of photos that this list goes through, on all its pages.")
-    names: list[str] = Field([], description="Words that name the photos: files, folders, cameras or dates.")
-    next: Next
-
-
-class TagAnswer(BaseModel):
-    """A tag that the model predicts."""
-
-    tag: Tag
-    score: Score
-    confidence: Confidence = None
-    trained: bool = Field(True, description="False for a word that no training photo has.")
-
-
-class AnnotatedAnswer(BaseModel):
-    """An uploaded picture and its tags."""
-
-    image: str = Field(description="File name of the upload.")
-    tags: list[TagAnswer] = Field(description="The tags, best first.")
-
-
-class SkippedAnswer(BaseModel):
-    """An uploaded picture that can't be read."""
-
-    image: str = Field(description="File name of the upload.")
-    reason: str = Field(description="Why it can't be read.")
-
-
-class AnnotateAnswer(BaseModel):
-    """The tags of uploaded pictures."""
-
-    images: list[AnnotatedAnswer] = Field(description="The pictures that could be read, in the order sent.")
-    skipped: list[SkippedAnswer] = Field(description="The pictures that could not be read.")
-
-
-class ImageFacts(BaseModel):
-    """A photo's file."""
-
-    id: Id
-    path: str | None = Field(description="Path or address of the file; null if the catalogue has none.")
-    link: str | None = Field(
-        None,
-        description="The photo's page in the program that the catalogue is connected to; `path` is then a preview's.",
-    )
-    name: ImageName
-    n_bytes: int = Field(description="Size of the file in bytes.")
-    width: int = Field(description="Width in pixels.")
-    height: int = Field(description="Height in pixels.")
-    file_type: str = Field(description="Type of the file, such as jpeg.")
-    taken: str | None = Field(description="When the photo was taken, by its EXIF data.")
-    camera: str | None = Field(description="The camera, by the EXIF data; empty if they name none.")
-    latitude: float | None = Field(description="Where the photo was taken, in degrees north, by its EXIF data.")
-    longitude: float | None = Field(description="Degrees east.")
-    added: str = Field(description="When the photo was added to the catalogue (UTC).")
-    state: Literal["here", "gone"] = Field(description="Whether the file was there when it was last looked for.")
-    reviewed: str | None = Field(description="When a person last reviewed the photo (UTC).")
-
-
-class GivenTagAnswer(BaseModel):
-    """A tag from people."""
-
-    tag: Tag
-    source: str = Field(description='"file": from the photo, its sidecar or a tag file; "person": added here.')
-    who: str = Field(description="Who added it; empty if that isn't known.")
-
-
-class PredictionAnswer(BaseModel):
-    """A tag that the run predicted when the photo was indexed."""
-
-    tag: Tag
-    score: Score
-    confidence: Confidence
-
-
-class WrittenTagAnswer(BaseModel):
-    """A tag that `visterm export` wrote into a file."""
-
-    image_id: Id
-    tag: Tag
-    target: str = Field(description="The kind of file, such as xmp.")
-    at: str = Field(description="When it was written (UTC).")
-
-
-class ImageAnswer(BaseModel):
-    """A photo with its tags."""
-
-    image: ImageFacts = Field(description="The file.")
-    tags: list[str] = Field(description="The tags that the photo has: given or accepted, and not rejected.")
-    given: list[GivenTagAnswer] = Field(description="Tags from tag files and people.")
-    predicted: list[PredictionAnswer] = Field(description="The model's best tags, best first, without rejected ones.")
-    verdicts: dict[str, int] = Field(description="Tags that people accepted (1) or rejected (-1).")
-    judged_by: dict[str, str] = Field(description="Who said so, for the verdicts of which that is known.")
-    written: list[WrittenTagAnswer] = Field(description="Tags that were written into files.")
-
-
-class VerdictRequest(RequestBody):
-    """A person's verdict on a tag of a photo."""
-
-    tag: TagName = Field(description="The tag.")
-    verdict: int = Field(ge=-1, le=1, description="1: the tag is right; -1: it is wrong; 0: undo the verdict.")
-
-
-class VerdictAnswer(BaseModel):
-    """The verdict that was stored."""
-
-    id: int = Field(description="Number of the verdict; `POST /feedback/{number}/undo` undoes it.")
-    image_id: Id
-    tag: Tag
-    verdict: int = Field(description="1 right, -1 wrong, 0 no verdict.")
-    before: int = Field(description="The previous verdict; 0 if there was none.")
-    who: str = Field(description="Who said so; empty if that isn't known.")
-
-
-class TagsChange(RequestBody):
-    """Tags to add to a photo, and tags to remove from it."""
-
-    give: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to add; any words are accepted.")
-    take: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to remove.")
-
-
-class TagCountAnswer(BaseModel):
-    """A tag with the numbers of its photos."""
-
-    tag: Tag
-    images: int = Field(
-        description="Photos that have it, an alias, or a tag under it: given or accepted, not rejected."
-    )
-    given: int = Field(description="Photos that have it from a tag file or a person.")
-    accepted: int = Field(description="Photos for which a person accepted it.")
-    rejected: int = Field(description="Photos for which a person rejected it.")
-    predicted: int = Field(description="Photos for which the run predicts it with a confidence of at least 0.5.")
-    precision: float | None = Field(description="Share of the verdicts that accept it (0-1); null without verdicts.")
-    learned: bool = Field(description="Whether the run has learned it.")
-
-
-class TagsAnswer(BaseModel):
-    """One page of the tags."""
-
-    tags: list[TagCountAnswer] = Field(description="The tags.")
-    n_tags: int = Field(description="Number of tags on all pages.")
-    next: Next
-
-
-class TreeTagAnswer(BaseModel):
-    """A tag on a level of the tree."""
-
-    tag: Tag
-    images: int = Field(description="Photos that have it, or a tag under it.")
-    below: int = Field(description="Number of tags right under it.")
-
-
-class TreeAnswer(BaseModel):
-    """The tags of one level of the tree."""
-
-    tags: list[TreeTagAnswer] = Field(description="The tags, those with tags under them first, by their photos.")
-
-
-class CompletionAnswer(BaseModel):
-    """A tag, or a name of photos, that completes what was typed."""
-
-    tag: Tag
-    images: int = Field(
-        description="Training photos that have it; 0 for a word that was added to the run. For a name, and for a tag "
-        "that the run has not learned yet: photos that have it now."
-    )
-    kind: str = Field("tag", description="`tag`; with `names` also `folder`, `camera`, `year` or `month`.")
-
-
-class CompletionsAnswer(BaseModel):
-    """The tags that complete what was typed."""
-
-    tags: list[CompletionAnswer] = Field(description="The tags, most frequent first.")
-
-
-class NeighbourAnswer(BaseModel):
-    """A tag that is similar to another one."""
-
-    tag: Tag
-    score: float = Field(description="Cosine similarity of the two tags' vectors (-1 to 1).")
-
-
-class NeighboursAnswer(BaseModel):
-    """The tags that are most similar to another one."""
-
-    tag: str = Field(description="The tag of the request.")
-    neighbours: list[NeighbourAnswer] = Field(description="Similar tags, most similar first.")
-    from_: list[str] = Field(alias="from", description="Models whose vectors of tags were compared.")
-
-
-class PlacedTagAnswer(BaseModel):
-    """A tag on the map."""
-
-    tag: Tag
-    x: float = Field(description="Place from left to right, 0 to 1.")
-    y: float = Field(description="Place from top to bottom, 0 to 1.")
-    images: int = Field(description="Training photos that have the tag.")
-
-
-class TagMapAnswer(BaseModel):
-    """A map of the tags on which similar tags are close together."""
-
-    tags: list[PlacedTagAnswer] = Field(description="The tags with their places.")
-    from_: list[str] = Field(alias="from", description="Models whose vectors of tags were compared.")
-
-
-class ExplanationAnswer(BaseModel):
-    """Where in a photo the score of a tag comes from."""
-
-    id: Id
-    tag: Tag
-    score: Score
-    rank: int = Field(description="Rank of the tag for this photo, from 1.")
-    n_tags: int = Field(description="Number of tags that were ranked.")
-    from_places: float = Field(description="Sum of what all places in the photo add to the score.")
-    elsewhere: dict[str, float] = Field(description="Shares without a place, such as the model's bias, by name.")
-    from_: list[str] = Field(alias="from", description="Models that the shares come from; for a blend, its members.")
-    strongest: list[dict[str, float]] = Field(
-        description="The places that count most: edges from 0 to 1, and `share`, which is negative for places that "
-        "lower the score."
-    )
-    heat: str | None = Field(description="Address of the heat map; null if there is none.")
-    no_heat: str | None = Field(description="Why there is no heat map.")
-
-
-class DuplicateAnswer(BaseModel):
-    """A photo in a group of duplicates."""
-
-    id: Id
-    image: ImageName
-    path: str | None = Field(description="Path or address of the file.")
-    width: int = Field(description="Width in pixels.")
-    height: int = Field(description="Height in pixels.")
-    bytes: int = Field(description="Size of the file in bytes.")
-    distance: int | None = Field(None, description="Bits (of 64) in which its hash differs from that of `keep`.")
-    same_bytes: bool | None = Field(None, description="Whether its file is the same as that of `keep`, byte by byte.")
-
-
-class DuplicateGroupAnswer(BaseModel):
-    """Photos that look the same."""
-
-    keep: DuplicateAnswer = Field(description="The photo with the most pixels.")
-    copies: list[DuplicateAnswer] = Field(description="The other photos, most similar first.")
-
-
-class DuplicatesAnswer(BaseModel):
-    """One page of the groups of duplicates."""
-
-    groups: list[DuplicateGroupAnswer] = Field(description="The groups, largest first.")
-    n_groups: int = Field(description="Number of groups on all pages.")
-    next: Next
-
-
-class JobRequest(RequestBody):
-    """A job to run in the background."""
-
-    kind: Literal["index", "fit", "duplicates", "mistakes", "map", "use run", "go back"] = Field(
-        description="index: look for new, changed and missing photos; fit: learn from tags and verdicts; duplicates: "
-        "compare photos that were not compared yet; mistakes: look for tags that are probably wrong or missing; map: "
-        "draw the map of the photos, or add new ones; use run: search with another run of the catalogue; go back: "
-        "search with the previous run."
-    )
-    full: bool = Field(False, description="For fit: learn from scratch, including tags that are new.")
-    use_even_if_worse: bool = Field(False, description="For fit: use the new run even if it is significantly worse.")
-    run: str = Field(
-        "",
-        pattern="^[0-9a-f]{0,64}$",
-        description="For use run, and for go back by more than one run: its number or the first letters of its name.",
-    )
-
-
-class ExportBody(RequestBody):
-    """Tags to write into files of photos, or to remove from them."""
-
-    to: str = Field(
-        "xmp",
-        max_length=MAX_LETTERS,
-        description="Where the tags go: xmp, embed, txt, lightroom, digikam, darktable, immich or photoprism; for a "
-        "connected catalogue the name of its program.",
-    )
-    k: int = Field(0, ge=0, le=MAX_TAGS, description="Most predictions per photo; 0 for no limit.")
-    min_confidence: float | None = Field(
-        None, ge=0, le=1, description="Least confidence of predictions (0-1); null for 0.5, without a precision."
-    )
-    precision: float | None = Field(None, gt=0, lt=1, description="Expected share of right predictions, per tag.")
-    parent: str | None = Field(None, max_length=MAX_LETTERS, description="Tag above all predictions, such as visterm.")
-    take_off: bool = Field(False, description="Also remove keywords of other programs that people took off.")
-    undo: bool = Field(False, description="Remove all tags that visterm wrote with the same `to`.")
-    dry_run: bool = Field(True, description="Only say what would be written.")
-    into_photos: bool = Field(False, description="Confirms that photos themselves are changed, where `to` does that.")
-
-
-class JobAnswer(BaseModel):
-    """A job and its progress."""
-
-    id: int = Field(description="Id of the job.")
-    kind: str = Field(description="The kind of job.")
-    state: Literal["waiting", "running", "cancelling", "done", "failed", "cancelled", "lost"] = Field(
-        description="The state; lost: the service ended before the job did."
-    )
-    done: int = Field(description="Steps done so far.")
-    total: int | None = Field(description="Steps in all, if known.")
-    message: str = Field(description="Progress or result in words.")
-    started: str = Field(description="When it started (UTC).")
-    finished: str | None = Field(description="When it ended (UTC).")
-    error: str | None = Field(description="Why it failed.")
-
-
-class JobsAnswer(BaseModel):
-    """One page of the jobs."""
-
-    jobs: list[JobAnswer] = Field(description="The jobs, newest first.")
-    next: Next
-
-
-class HealthAnswer(BaseModel):
-    """The service runs and can read its catalogue."""
-
-    status: Literal["ok"] = Field(description="Always ok; otherwise the answer is 503.")
-    version: str = Field(description="Version of visterm.")
-
-
-class AboutAnswer(BaseModel):
-    """The catalogue that is served."""
-
-    version: str = Field(description="Version of visterm.")
-    images: int = Field(description="Number of photos.")
-    searchable: int = Field(description="Number of photos that searches can find.")
-    tags: int = Field(description="Number of tags that the run has learned.")
-    run: str = Field(description="Fingerprint of the run in use.")
-    model: str = Field(description="Name of the model.")
-    encoder: str = Field(description="Name of the encoder.")
-    calibrated: bool = Field(description="Whether the run has confidences.")
-    search: str = Field(description="Whether searches are exact, or use an index.")
-    who: str = Field(description="Whose token the request has; empty if that isn't known.")
-    role: Literal["reader", "reviewer", "owner"] = Field(description="What the token allows.")
-
+def answer(name: str, about: str, /, **fields: object) -> type[BaseModel]:
+    """Return the form of an object in answers, for OpenAPI: routes write their JSON themselves.
+
+    A field is a type that has a description; or a type, its description and, if it may be absent, its default.
+    """
+    definitions: dict[str, Any] = {}
+    for field, content in fields.items():
+        definitions[field] = (content, ...)
+        if isinstance(content, tuple):
+            kind, description, *default = content
+            definitions[field] = (kind, Field(*(default or [...]), description=description))
+    return create_model(name, __doc__=about, **definitions)
+
+
+def listed(model: type[BaseModel], about: str) -> tuple[object, str]:
+    """Return a field of `answer`: a list of these objects."""
+    return GenericAlias(list, (model,)), about
+
+
+Error = answer(
+    "Error", "What is wrong with a request.",
+    code=(str, "Name of the error, for programs."),
+    message=(str, "What is wrong, what is accepted, and what to do; for people."),
+    field=(str | None, "The part of the request that is wrong.", None),
+)  # fmt: skip
+
+ErrorAnswer = answer("ErrorAnswer", "The answer to a request that failed.", error=(Error, "The error."))
 
 STATUSES = {
     400: ("bad_request", "The request can't be understood."),

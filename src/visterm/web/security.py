@@ -225,7 +225,7 @@ class Security:
         PERSON.set(person)
         WHO.set(person.name)
         try:
-            check_role(role_for(method, path), person)
+            check_role(role_for(method, path))
         except HttpError as error:
             return answer_of(Request(scope), error)
         return None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import lru_cache, partial, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from fastapi import Depends, Request
@@ -44,11 +45,11 @@ from visterm.web.roles import PERSON
 from visterm.web.security import Access
 from visterm.web.work import Member, Work
 
+R = TypeVar("R")
 VERSION: str = visterm.__version__  # looked up once, as a look-up takes longer than a small answer
 N_WRITERS = 4  # Threads that write. One commits at a time, and all wait while another process commits.
 CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
 MAX_NAMES = 3  # Names of folders, cameras and dates among the completions of a search
-MAP_SECONDS = 20.0  # How long a request waits for the map of tags to be drawn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,22 +82,17 @@ class Bounds:
     thumbnail_bytes: int = 128 * 2**20  # Memory for thumbnails
 
 
-class RunFacts:
-    """Facts that depend only on the run in use and are slow to compute; each is computed at its first use."""
+# Slow to compute, and kept for the run in use
+@lru_cache(maxsize=1)
+def completions_of(tagger: Tagger) -> Completions:
+    """Return the completions of the tags and added words of a run."""
+    return Completions(tagger.dictionary)
 
-    def __init__(self, tagger: Tagger) -> None:
-        self.tagger = tagger
-        self.map: asyncio.Task[list[PlacedTag]] | None = None
 
-    @cached_property
-    def completions(self) -> Completions:
-        """The completions of tags and added words."""
-        return Completions(self.tagger.dictionary)
-
-    @cached_property
-    def has_tag_vectors(self) -> bool:
-        """Whether the run can compare tags: without vectors of tags there are no similar tags, and no map."""
-        return tag_vectors(self.tagger) is not None
+@lru_cache(maxsize=1)
+def has_tag_vectors(tagger: Tagger) -> bool:
+    """Return whether a run can compare tags: without vectors of tags there are no similar tags, and no map."""
+    return tag_vectors(tagger) is not None
 
 
 class Service:
@@ -138,7 +134,7 @@ class Service:
 
         self.jobs = JobQueue(self.catalogue, self.writing, tell, figures, member.supervisor)
         self._batcher = Batcher(partial(annotate_together, self.catalogue), self.encoding, MAX_BATCH)
-        self._run_facts = RunFacts(self.catalogue.tagger)
+        self._tag_map: tuple[Tagger, asyncio.Task[list[PlacedTag]]] | None = None
 
     async def start(self) -> None:
         """Start the service in the event loop that answers requests."""
@@ -163,13 +159,6 @@ class Service:
         """Open the run in use if another process has changed it; if that fails, the next search raises the error."""
         with suppress(VistermError):
             await self.encoding.do(self.catalogue.refresh)
-
-    def run_facts(self) -> RunFacts:
-        """Return the facts about the run in use."""
-        tagger, run = self.catalogue.tagger, self._run_facts
-        if run.tagger is not tagger:
-            run = self._run_facts = RunFacts(tagger)
-        return run
 
     def record_of(self, image_id: int) -> ImageRecord:
         """Return an image's record. Raises HttpError (404) if there is no such image."""
@@ -213,7 +202,7 @@ class Service:
         """Complete a tag of the run, an added word, or a tag that people gave; and `MAX_NAMES` names of photos."""
         self.catalogue.refresh()
         found_names = complete_names(self.catalogue.stored.database, typed, MAX_NAMES) if names else []
-        tags = self.run_facts().completions.find(typed, k, self.catalogue.new_tags())
+        tags = completions_of(self.catalogue.tagger).find(typed, k, self.catalogue.new_tags())
         return [*tags[: max(1, k - len(found_names))], *found_names][:k]
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
@@ -267,20 +256,13 @@ class Service:
         return await self.encoding.run(draw)
 
     async def tag_map(self) -> list[PlacedTag]:
-        """Return the map of the tags, which is drawn once per run.
-
-        Raises HttpError (503) if drawing takes longer than a request should wait; UserError if the model has no vectors
-        of tags.
-        """
-        run = self.run_facts()
-        if run.map is None:
+        """Return the map of the tags, drawn once per run. Raises UserError if the model has no vectors of tags."""
+        tagger = self.catalogue.tagger
+        if self._tag_map is None or self._tag_map[0] is not tagger:
             # In a separate thread, as pages that use `browsing` would wait for the map, too.
-            run.map = asyncio.create_task(asyncio.to_thread(tag_map, run.tagger.model, run.tagger.vocabulary))
-        try:
-            return await asyncio.wait_for(asyncio.shield(run.map), MAP_SECONDS)
-        except TimeoutError as error:
-            message = "The map of the tags is still being drawn. Try again in 10 s."
-            raise HttpError(503, message, headers={"retry-after": "10"}) from error
+            task = asyncio.create_task(asyncio.to_thread(tag_map, tagger.model, tagger.vocabulary))
+            self._tag_map = (tagger, task)
+        return await asyncio.shield(self._tag_map[1])  # drawing goes on if this client disconnects
 
     async def check_catalogue(self) -> None:
         """Check that the catalogue can be read, even while searches and writes wait.
@@ -308,7 +290,7 @@ class Service:
         """Return the fingerprint of the run in use."""
         return await self.searching.run(lambda: self.catalogue.stored.origin.fingerprint)
 
-    def metrics_text(self, n_images: int) -> str:
+    def metrics_text(self) -> str:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
         works = [self.searching, self.browsing, self.writing, self.encoding, self.fetching]
@@ -318,7 +300,7 @@ class Service:
         n_died = sum(pool.n_died.total for pool in decoders)
         return self.metrics.text((
             figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
-            figure("visterm_images", "Photos of the catalogue.", n_images),
+            figure("visterm_images", "Photos of the catalogue.", self.catalogue.stored.images.count()),
             figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
             figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
             figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
@@ -335,3 +317,20 @@ async def service_of(request: Request) -> Service:
 
 
 ServiceDep = Annotated[Service, Depends(service_of)]
+
+
+def in_threads(
+    kind: Literal["searching", "browsing", "writing"],
+) -> Callable[[Callable[..., R]], Callable[..., Coroutine[object, object, R]]]:
+    """Run a route with the parameter `service` in the threads of one kind of `Work`, so that it needs no ``await``."""
+
+    def make_route(answer: Callable[..., R]) -> Callable[..., Coroutine[object, object, R]]:
+        @wraps(answer)
+        async def route(**parameters: Any) -> R:
+            work: Work = getattr(parameters["service"], kind)
+            return await work.run(answer, **parameters)
+
+        vars(route)["__signature__"] = inspect.signature(answer, eval_str=True)  # the web framework reads it
+        return route
+
+    return make_route

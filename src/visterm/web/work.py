@@ -55,7 +55,7 @@ class Work:
             threads, thread_name_prefix=f"visterm-{name}", initializer=limit_this_thread, initargs=(1,)
         )
 
-    async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def run(self, do: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in one of the threads, and return its result.
 
         Raises HttpError (503) if the bound is reached, or the request has waited too long for a thread.
@@ -70,7 +70,7 @@ class Work:
         with self.slot():
             return await self.do(do_in_time)
 
-    async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def do(self, do: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in one of the threads, inside `slot`; it sees who sent the request."""
         context = copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(do, *args, **kwargs))

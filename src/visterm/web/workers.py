@@ -21,6 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pydantic import TypeAdapter
+
 from visterm.core.errors import ReplacedError, StorageError, UserError, VistermError
 from visterm.core.threads import end_with_standard_input, resolve_jobs
 from visterm.core.writing import Place
@@ -28,8 +30,7 @@ from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.web.errors import LOG
 from visterm.web.jobs import JobRunner, kill
-from visterm.web.roles import Role
-from visterm.web.security import Access, AccessToken
+from visterm.web.security import Access
 from visterm.web.server import END_SECONDS, Server, address_of, listening_socket
 from visterm.web.work import Figures, Member, Work
 
@@ -75,10 +76,7 @@ def run_workers(
         listener.setblocking(False)
         settings = {
             "catalogue": str(path), "n_workers": n_workers, "metrics": metrics,
-            "access": [
-                access.tokens, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts),
-                access.person_header, access.writes_from_anywhere,
-            ],
+            "access": TypeAdapter(Access).dump_python(access, mode="json"),
         }  # fmt: skip
         address = address_of(host, listener.getsockname()[1])
         try:
@@ -290,9 +288,7 @@ def main() -> None:
 
     figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])
     member = Member(figures, settings["n_workers"], tell, os.getppid(), settings["metrics"])
-    listed_tokens, hosts, any_address, fetched_hosts, person_header, may_write = settings["access"]
-    tokens = tuple(AccessToken(text, Role(role), name) for text, role, name in listed_tokens)
-    access = Access(tokens, frozenset(hosts), any_address, frozenset(fetched_hosts), person_header, may_write)
+    access = TypeAdapter(Access).validate_python(settings["access"])
     try:
         app = create_app(settings["catalogue"], access=access, member=member)
     except VistermError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 
@@ -10,10 +10,29 @@ from visterm.core.errors import StorageError
 from visterm.web.errors import HttpError, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.pages.render import render
-from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
-from visterm.web.service import VERSION, ServiceDep
+from visterm.web.schemas import answer, errors
+from visterm.web.service import VERSION, ServiceDep, in_threads
 
 router = APIRouter(tags=["service"])
+
+HealthAnswer = answer(
+    "HealthAnswer", "The service runs and can read its catalogue.",
+    status=(Literal["ok"], "Always ok; otherwise the answer is 503."),
+    version=(str, "Version of visterm."),
+)  # fmt: skip
+
+AboutAnswer = answer(
+    "AboutAnswer", "The catalogue that is served.",
+    version=(str, "Version of visterm."), images=(int, "Number of photos."),
+    searchable=(int, "Number of photos that searches can find."),
+    tags=(int, "Number of tags that the run has learned."),
+    run=(str, "Fingerprint of the run in use."),
+    model=(str, "Name of the model."), encoder=(str, "Name of the encoder."),
+    calibrated=(bool, "Whether the run has confidences."),
+    search=(str, "Whether searches are exact, or use an index."),
+    who=(str, "Whose token the request has; empty if that isn't known."),
+    role=(Literal["reader", "reviewer", "owner"], "What the token allows."),
+)  # fmt: skip
 
 
 @router.get("/health", response_model=HealthAnswer, responses=errors())
@@ -33,9 +52,10 @@ async def health(request: Request, service: ServiceDep) -> Response:
 
 
 @router.get("/about", response_model=AboutAnswer, responses=errors())
-async def about(service: ServiceDep) -> Response:
+@in_threads("searching")
+def about(service: ServiceDep) -> Response:
     """Return facts about the catalogue: numbers of photos and tags, and the run in use."""
-    return json_answer(await service.searching.run(service.about))
+    return json_answer(service.about())
 
 
 @router.get(
@@ -43,10 +63,10 @@ async def about(service: ServiceDep) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **errors()},
     response_class=Response,
 )
-async def metrics(service: ServiceDep) -> Response:
+@in_threads("searching")
+def metrics(service: ServiceDep) -> Response:
     """Return figures for Prometheus, a monitoring program."""
-    images = await service.searching.run(service.catalogue.stored.images.count)
-    return Response(service.metrics_text(images), media_type=CONTENT_TYPE)
+    return Response(service.metrics_text(), media_type=CONTENT_TYPE)
 
 
 @router.get("/docs", include_in_schema=False)

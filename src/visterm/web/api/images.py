@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from starlette.responses import FileResponse, Response
 
 from visterm.core.errors import DataError, UserError
@@ -24,19 +24,19 @@ from visterm.web.decoding import etag_of
 from visterm.web.errors import HttpError, error_statuses, json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
-    DuplicatesAnswer,
-    ExplanationAnswer,
-    ImageAnswer,
-    ImageFacts,
+    Id,
+    ImageName,
+    Next,
     RequestBody,
+    Score,
+    Tag,
     TagName,
-    TagsChange,
-    VerdictAnswer,
-    VerdictRequest,
+    answer,
     errors,
     file_answers,
+    listed,
 )
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -49,14 +49,11 @@ Side = Annotated[
 ]
 Moment = Annotated[
     float | None,
-    BeforeValidator(lambda text: text if text is None else float(text)),
     Query(
-        ge=0,
-        le=1e6,
-        allow_inf_nan=False,
+        ge=0, le=1e6, allow_inf_nan=False,
         description="For a video: seconds from its beginning. Default: the first frame.",
     ),
-]
+]  # fmt: skip
 VIDEO_TYPES = {
     ".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/quicktime", ".webm": "video/webm", ".ogv": "video/ogg",
     ".mkv": "video/x-matroska", ".3gp": "video/3gpp", ".avi": "video/x-msvideo", ".mpg": "video/mpeg",
@@ -79,6 +76,120 @@ MAX_PLACES = 50  # Places that an explanation lists
 StepNumber = Annotated[int, Path(ge=0, le=MAX_INT, description="Number of the step, from the answer that stored it.")]
 Tags = Annotated[list[TagName], Field(max_length=MAX_TAGS)]
 
+ImageFacts = answer(
+    "ImageFacts", "A photo's file.",
+    id=Id,
+    path=(str | None, "Path or address of the file; null if the catalogue has none."),
+    link=(
+        str | None,
+        "The photo's page in the program that the catalogue is connected to; `path` is then a preview's.", None,
+    ),
+    name=ImageName,
+    n_bytes=(int, "Size of the file in bytes."),
+    width=(int, "Width in pixels."), height=(int, "Height in pixels."),
+    file_type=(str, "Type of the file, such as jpeg."),
+    taken=(str | None, "When the photo was taken, by its EXIF data."),
+    camera=(str | None, "The camera, by the EXIF data; empty if they name none."),
+    latitude=(float | None, "Where the photo was taken, in degrees north, by its EXIF data."),
+    longitude=(float | None, "Degrees east."),
+    added=(str, "When the photo was added to the catalogue (UTC)."),
+    state=(Literal["here", "gone"], "Whether the file was there when it was last looked for."),
+    reviewed=(str | None, "When a person last reviewed the photo (UTC)."),
+)  # fmt: skip
+
+GivenTagAnswer = answer(
+    "GivenTagAnswer", "A tag from people.",
+    tag=Tag,
+    source=(str, '"file": from the photo, its sidecar or a tag file; "person": added here.'),
+    who=(str, "Who added it; empty if that isn't known."),
+)  # fmt: skip
+
+PredictionAnswer = answer(
+    "PredictionAnswer", "A tag that the run predicted when the photo was indexed.",
+    tag=Tag, score=Score,
+    confidence=(float | None, "Probability that the tag is right (0-1); null if the run has no confidences."),
+)  # fmt: skip
+
+WrittenTagAnswer = answer(
+    "WrittenTagAnswer", "A tag that `visterm export` wrote into a file.",
+    image_id=Id, tag=Tag,
+    target=(str, "The kind of file, such as xmp."),
+    at=(str, "When it was written (UTC)."),
+)  # fmt: skip
+
+ImageAnswer = answer(
+    "ImageAnswer", "A photo with its tags.",
+    image=(ImageFacts, "The file."),
+    tags=(list[str], "The tags that the photo has: given or accepted, and not rejected."),
+    given=listed(GivenTagAnswer, "Tags from tag files and people."),
+    predicted=listed(PredictionAnswer, "The model's best tags, best first, without rejected ones."),
+    verdicts=(dict[str, int], "Tags that people accepted (1) or rejected (-1)."),
+    judged_by=(dict[str, str], "Who said so, for the verdicts of which that is known."),
+    written=listed(WrittenTagAnswer, "Tags that were written into files."),
+)  # fmt: skip
+
+VerdictAnswer = answer(
+    "VerdictAnswer", "The verdict that was stored.",
+    id=(int, "Number of the verdict; `POST /feedback/{number}/undo` undoes it."),
+    image_id=Id, tag=Tag,
+    verdict=(int, "1 right, -1 wrong, 0 no verdict."),
+    before=(int, "The previous verdict; 0 if there was none."),
+    who=(str, "Who said so; empty if that isn't known."),
+)  # fmt: skip
+
+ExplanationAnswer = answer(
+    "ExplanationAnswer", "Where in a photo the score of a tag comes from.",
+    id=Id, tag=Tag, score=Score,
+    rank=(int, "Rank of the tag for this photo, from 1."),
+    n_tags=(int, "Number of tags that were ranked."),
+    from_places=(float, "Sum of what all places in the photo add to the score."),
+    elsewhere=(dict[str, float], "Shares without a place, such as the model's bias, by name."),
+    **{"from": (list[str], "Models that the shares come from; for a blend, its members.")},
+    strongest=(
+        list[dict[str, float]],
+        "The places that count most: edges from 0 to 1, and `share`, which is negative if they lower the score.",
+    ),
+    heat=(str | None, "Address of the heat map; null if there is none."),
+    no_heat=(str | None, "Why there is no heat map."),
+)  # fmt: skip
+
+DuplicateAnswer = answer(
+    "DuplicateAnswer", "A photo in a group of duplicates.",
+    id=Id, image=ImageName,
+    path=(str | None, "Path or address of the file."),
+    width=(int, "Width in pixels."), height=(int, "Height in pixels."),
+    bytes=(int, "Size of the file in bytes."),
+    distance=(int | None, "Bits (of 64) in which its hash differs from that of `keep`.", None),
+    same_bytes=(bool | None, "Whether its file is the same as that of `keep`, byte by byte.", None),
+)  # fmt: skip
+
+DuplicateGroupAnswer = answer(
+    "DuplicateGroupAnswer", "Photos that look the same.",
+    keep=(DuplicateAnswer, "The photo with the most pixels."),
+    copies=listed(DuplicateAnswer, "The other photos, most similar first."),
+)  # fmt: skip
+
+DuplicatesAnswer = answer(
+    "DuplicatesAnswer", "One page of the groups of duplicates.",
+    groups=listed(DuplicateGroupAnswer, "The groups, largest first."),
+    n_groups=(int, "Number of groups on all pages."),
+    next=Next,
+)  # fmt: skip
+
+
+class VerdictRequest(RequestBody):
+    """A person's verdict on a tag of a photo."""
+
+    tag: TagName = Field(description="The tag.")
+    verdict: int = Field(ge=-1, le=1, description="1: the tag is right; -1: it is wrong; 0: undo the verdict.")
+
+
+class TagsChange(RequestBody):
+    """Tags to add to a photo, and tags to remove from it."""
+
+    give: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to add; any words are accepted.")
+    take: list[TagName] = Field([], max_length=MAX_TAGS, description="Tags to remove.")
+
 
 def _view_answer(view: ImageView) -> Response:
     content = view.as_dict()
@@ -88,9 +199,10 @@ def _view_answer(view: ImageView) -> Response:
 
 
 @router.get("/images/{image_id}", tags=["images"], response_model=ImageAnswer, responses=errors(404))
-async def image(service: ServiceDep, image_id: ImageId) -> Response:
+@in_threads("searching")
+def image(service: ServiceDep, image_id: ImageId) -> Response:
     """Return a photo: its file, its tags, the predicted tags, and people's verdicts."""
-    return _view_answer(await service.searching.run(service.view, image_id))
+    return _view_answer(service.view(image_id))
 
 
 @router.get(
@@ -134,9 +246,10 @@ async def original(request: Request, service: ServiceDep, image_id: ImageId) -> 
     "/images/{image_id}/video", tags=["images"], response_class=Response,
     responses=file_answers("video/*", {206: "The part that a `Range` header asked for."}),
 )  # fmt: skip
-async def video(service: ServiceDep, image_id: ImageId) -> Response:
+@in_threads("searching")
+def video(service: ServiceDep, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
-    path = await service.searching.run(service.file_of, image_id)
+    path = service.file_of(image_id)
     if not is_video(path) or is_remote(path):
         raise HttpError(404, f"Image {image_id} is a photo. Only videos can be played.")
     media_type = VIDEO_TYPES.get(suffix_of(path), "application/octet-stream")
@@ -177,48 +290,42 @@ async def heat(service: ServiceDep, image_id: ImageId, tag: OneTag, size: Side =
 @router.post(
     "/images/{image_id}/feedback", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 408, 409, 413)
 )
-async def judge(service: ServiceDep, image_id: ImageId, change: VerdictRequest) -> Response:
+@in_threads("writing")
+def judge(service: ServiceDep, image_id: ImageId, change: VerdictRequest) -> Response:
     """Store a verdict: whether a tag is right for a photo.
 
     A rejected tag is never predicted again for that photo.
     """
-
-    def write() -> tuple[Verdict, int]:
-        service.record_of(image_id)
-        stored = service.catalogue.stored
-        entry = feedback_entry(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
-        return entry, verdict_before(stored, entry)
-
-    return _verdict_answer(*await service.writing.run(write))
+    service.record_of(image_id)
+    stored = service.catalogue.stored
+    entry = feedback_entry(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
+    return _verdict_answer(entry, verdict_before(stored, entry))
 
 
 @router.post("/feedback/{number}/undo", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 409))
-async def undo_feedback(service: ServiceDep, number: VerdictNumber) -> Response:
+@in_threads("writing")
+def undo_feedback(service: ServiceDep, number: VerdictNumber) -> Response:
     """Undo a verdict: the previous one counts again."""
     stored = service.catalogue.stored
     with error_statuses(UNDO_STATUSES):
-        undone_entry = await service.searching.run(feedback_entry, stored, number)
-        entry = await service.writing.run(undo_verdict, stored, number)
-    return _verdict_answer(entry, undone_entry.verdict)
+        undone_entry = feedback_entry(stored, number)
+        return _verdict_answer(undo_verdict(stored, number), undone_entry.verdict)
 
 
 @router.post(
     "/images/{image_id}/tags", tags=["feedback"], response_model=ImageAnswer, responses=errors(404, 408, 409, 413)
 )
 @allow_body(MEDIUM_BODY)
-async def change_tags(service: ServiceDep, image_id: ImageId, change: TagsChange) -> Response:
+@in_threads("writing")
+def change_tags(service: ServiceDep, image_id: ImageId, change: TagsChange) -> Response:
     """Add tags to a photo and remove tags from it: all of them or none."""
-
-    def write() -> ImageView:
-        service.record_of(image_id)
-        with service.catalogue.stored.database.transaction():
-            if change.give:
-                service.catalogue.give(image_id, change.give)
-            if change.take:
-                service.catalogue.take(image_id, change.take)
-            return service.view(image_id)
-
-    return _view_answer(await service.writing.run(write))
+    service.record_of(image_id)
+    with service.catalogue.stored.database.transaction():
+        if change.give:
+            service.catalogue.give(image_id, change.give)
+        if change.take:
+            service.catalogue.take(image_id, change.take)
+        return _view_answer(service.view(image_id))
 
 
 def _verdict_answer(entry: Verdict, old_verdict: int) -> Response:
@@ -227,7 +334,8 @@ def _verdict_answer(entry: Verdict, old_verdict: int) -> Response:
 
 
 @router.get("/duplicates", tags=["duplicates"], response_model=DuplicatesAnswer, responses=errors())
-async def duplicates(
+@in_threads("browsing")
+def duplicates(
     service: ServiceDep,
     distance: Annotated[
         int, Query(ge=0, le=MAX_DISTANCE, description="Number of bits (of 64) in which the hashes may differ.")
@@ -240,58 +348,57 @@ async def duplicates(
     Groups contain copies of the same file, and photos that the job "duplicates" has compared.
     """
     start = position_of("groups", cursor)
-    groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, hash_new=False)).groups
+    groups = find_duplicates(service.catalogue.stored, distance, hash_new=False).groups
     page, following = page_from("groups", start, limit, groups)
     return json_answer({"groups": [group.as_dict() for group in page], "n_groups": len(groups), "next": following})
 
 
-class PhotosChange(RequestBody):
+class PhotosChange(TagsChange):
     """Tags to add to several photos, to remove from them, or to judge."""
 
     images: list[Annotated[int, Field(ge=0, le=MAX_INT)]] = Field(
         min_length=1, max_length=MAX_PHOTOS, description="Ids of the photos."
     )
-    give: Tags = Field([], description="Tags to add; any words are accepted.")
-    take: Tags = Field([], description="Tags to remove.")
     right: Tags = Field([], description="Tags that are right for all these photos.")
     wrong: Tags = Field([], description="Tags that are wrong for all these photos.")
 
 
-class StepAnswer(BaseModel):
-    """A step that was stored or undone."""
-
-    step: int = Field(description="Number of the step; `POST /steps/{number}/undo` undoes it.")
-    images: int = Field(description="Number of photos in the step.")
-    changed: int = Field(description="Number of photos whose tags or verdicts it changed.")
+StepAnswer = answer(
+    "StepAnswer", "A step that was stored or undone.",
+    step=(int, "Number of the step; `POST /steps/{number}/undo` undoes it."),
+    images=(int, "Number of photos in the step."),
+    changed=(int, "Number of photos whose tags or verdicts it changed."),
+)  # fmt: skip
 
 
 @router.post("/images/tags", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 408, 409, 413))
 @allow_body(MEDIUM_BODY)
-async def change_many(service: ServiceDep, change: PhotosChange) -> Response:
+@in_threads("writing")
+def change_many(service: ServiceDep, change: PhotosChange) -> Response:
     """Add tags to photos, remove tags, or say that tags are right or wrong: all of these changes or none."""
-    tags = {name: getattr(change, name) for name in ("give", "take", "right", "wrong")}
-    return _step_answer(await store_step(service, change.images, **tags))
+    return _step_answer(store_step(service, **change.model_dump()))
 
 
 @router.post("/steps/{number}/undo", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 409))
-async def undo_tags(service: ServiceDep, number: StepNumber) -> Response:
+@in_threads("writing")
+def undo_tags(service: ServiceDep, number: StepNumber) -> Response:
     """Undo a step: the tags and verdicts of its photos are restored.
 
     A step can be undone once, and only if the same tags of its photos have not been changed or judged since.
     """
-    return _step_answer(await undo_stored_step(service, number))
+    return _step_answer(undo_stored_step(service, number))
 
 
-async def store_step(service: Service, images: list[int], **tags: list[str]) -> Step:
+def store_step(service: Service, images: list[int], **tags: list[str]) -> Step:
     """Store a step; see `tag_photos`. Raises HttpError (404) if there is no such photo."""
     with error_statuses({DataError: 404}):
-        return await service.writing.run(tag_photos, service.catalogue, images, **tags)
+        return tag_photos(service.catalogue, images, **tags)
 
 
-async def undo_stored_step(service: Service, number: int) -> Step:
+def undo_stored_step(service: Service, number: int) -> Step:
     """Undo a step. Raises HttpError: 404 if there is no such step, 409 if it can't be undone (any more)."""
     with error_statuses(UNDO_STATUSES):
-        return await service.writing.run(undo_step, service.catalogue, number)
+        return undo_step(service.catalogue, number)
 
 
 def _step_answer(step: Step) -> Response:

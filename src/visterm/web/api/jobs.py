@@ -8,9 +8,10 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from visterm.core.errors import StorageError, UserError
+from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
 from visterm.library.export.request import ExportRequest
 from visterm.library.export.sources import Limits
@@ -21,58 +22,112 @@ from visterm.web.bodies import JsonRoute
 from visterm.web.errors import HttpError, json_answer
 from visterm.web.exports import EXPORT
 from visterm.web.query import Cursor, Limit, cursor_at, position_of
-from visterm.web.schemas import ExportBody, JobAnswer, JobRequest, JobsAnswer, errors
-from visterm.web.service import Service, ServiceDep
+from visterm.web.schemas import Next, RequestBody, answer, errors, listed
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
 JobId = Annotated[int, Path(ge=0, le=2**63 - 1, description="Id of the job.")]
 
+JobAnswer = answer(
+    "JobAnswer", "A job and its progress.",
+    id=(int, "Id of the job."), kind=(str, "The kind of job."),
+    state=(
+        Literal["waiting", "running", "cancelling", "done", "failed", "cancelled", "lost"],
+        "The state; lost: the service ended before the job did.",
+    ),
+    done=(int, "Steps done so far."),
+    total=(int | None, "Steps in all, if known."),
+    message=(str, "Progress or result in words."),
+    started=(str, "When it started (UTC)."), finished=(str | None, "When it ended (UTC)."),
+    error=(str | None, "Why it failed."),
+)  # fmt: skip
 
-class ComparisonAnswer(BaseModel):
-    """A run and the previous one, measured on photos that neither learned from."""
+JobsAnswer = answer("JobsAnswer", "One page of the jobs.", jobs=listed(JobAnswer, "The jobs, newest first."), next=Next)
 
-    before: float = Field(description="Value of the measure for the previous run.")
-    after: float = Field(description="Value of the measure for this run.")
-    compared: int = Field(description="Number of photos on which both runs were measured.")
-    interval: tuple[float, float] | None = Field(
-        description="95 % interval of the difference, by resampling these photos; null if there are too few."
+
+class JobRequest(RequestBody):
+    """A job to run in the background."""
+
+    kind: Literal["index", "fit", "duplicates", "mistakes", "map", "use run", "go back"] = Field(
+        description="index: look for new, changed and missing photos; fit: learn from tags and verdicts; duplicates: "
+        "compare photos that were not compared yet; mistakes: look for tags that are probably wrong or missing; map: "
+        "draw the map of the photos, or add new ones; use run: search with another run of the catalogue; go back: "
+        "search with the previous run."
     )
-    run_before: str = Field(description="Fingerprint of the previous run; empty if it isn't known.")
-    measure: str = Field(description="The measure: MAP, mean average precision (1 is perfect).")
-    difference: float = Field(description="`after` minus `before`.")
-    verdict: Literal["better", "worse", "no clear difference", "too few photos"] = Field(
-        description="Whether this run is significantly better or worse."
-    )
-    in_words: str = Field(description="The comparison as a sentence.")
-
-
-class RunAnswer(BaseModel):
-    """A run of the catalogue, and how it compares with the previous one."""
-
-    number: int = Field(description="Number of the run in the catalogue.")
-    run: str = Field(description="Fingerprint of the run.")
-    added: str = Field(description="When it was added (UTC).")
-    current: bool = Field(description="Whether it is in use.")
-    images: int | None = Field(description="Number of photos that it learned from; null if its files are gone.")
-    tags: int | None = Field(description="Number of tags that it knows; null if its files are gone.")
-    comparison: ComparisonAnswer | None = Field(
-        description="Comparison with the previous run; null if there were no photos to compare them on."
+    full: bool = Field(False, description="For fit: learn from scratch, including tags that are new.")
+    use_even_if_worse: bool = Field(False, description="For fit: use the new run even if it is significantly worse.")
+    run: str = Field(
+        "",
+        pattern="^[0-9a-f]{0,64}$",
+        description="For use run, and for go back by more than one run: its number or the first letters of its name.",
     )
 
 
-class RunsAnswer(BaseModel):
-    """The runs of the catalogue."""
+class ExportBody(RequestBody):
+    """Tags to write into files of photos, or to remove from them."""
 
-    runs: list[RunAnswer] = Field(description="The runs, newest first.")
-    back: int | None = Field(description="Number of the run that the job go back would use; null if there is none.")
+    to: str = Field(
+        "xmp",
+        max_length=MAX_LETTERS,
+        description="Where the tags go: xmp, embed, txt, lightroom, digikam, darktable, immich or photoprism; for a "
+        "connected catalogue the name of its program.",
+    )
+    k: int = Field(0, ge=0, le=MAX_TAGS, description="Most predictions per photo; 0 for no limit.")
+    min_confidence: float | None = Field(
+        None, ge=0, le=1, description="Least confidence of predictions (0-1); null for 0.5, without a precision."
+    )
+    precision: float | None = Field(None, gt=0, lt=1, description="Expected share of right predictions, per tag.")
+    parent: str | None = Field(None, max_length=MAX_LETTERS, description="Tag above all predictions, such as visterm.")
+    take_off: bool = Field(False, description="Also remove keywords of other programs that people took off.")
+    undo: bool = Field(False, description="Remove all tags that visterm wrote with the same `to`.")
+    dry_run: bool = Field(True, description="Only say what would be written.")
+    into_photos: bool = Field(False, description="Confirms that photos themselves are changed, where `to` does that.")
+
+
+ComparisonAnswer = answer(
+    "ComparisonAnswer", "A run and the previous one, measured on photos that neither learned from.",
+    before=(float, "Value of the measure for the previous run."),
+    after=(float, "Value of the measure for this run."),
+    compared=(int, "Number of photos on which both runs were measured."),
+    interval=(
+        tuple[float, float] | None,
+        "95 % interval of the difference, by resampling these photos; null if there are too few.",
+    ),
+    run_before=(str, "Fingerprint of the previous run; empty if it isn't known."),
+    measure=(str, "The measure: MAP, mean average precision (1 is perfect)."),
+    difference=(float, "`after` minus `before`."),
+    verdict=(
+        Literal["better", "worse", "no clear difference", "too few photos"],
+        "Whether this run is significantly better or worse.",
+    ),
+    in_words=(str, "The comparison as a sentence."),
+)  # fmt: skip
+
+RunAnswer = answer(
+    "RunAnswer", "A run of the catalogue, and how it compares with the previous one.",
+    number=(int, "Number of the run in the catalogue."),
+    run=(str, "Fingerprint of the run."),
+    added=(str, "When it was added (UTC)."),
+    current=(bool, "Whether it is in use."),
+    images=(int | None, "Number of photos that it learned from; null if its files are gone."),
+    tags=(int | None, "Number of tags that it knows; null if its files are gone."),
+    comparison=(ComparisonAnswer | None, "Comparison with the previous run; null if no photo was there to compare on."),
+)  # fmt: skip
+
+RunsAnswer = answer(
+    "RunsAnswer", "The runs of the catalogue.",
+    runs=listed(RunAnswer, "The runs, newest first."),
+    back=(int | None, "Number of the run that the job go back would use; null if there is none."),
+)  # fmt: skip
 
 
 @router.get("/jobs", response_model=JobsAnswer, responses=errors())
-async def jobs(service: ServiceDep, limit: Limit = 50, cursor: Cursor = None) -> Response:
+@in_threads("searching")
+def jobs(service: ServiceDep, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List the jobs, newest first."""
     before = None if cursor is None else position_of("jobs", cursor)
-    latest = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
+    latest = service.catalogue.stored.jobs.latest(limit + 1, before=before)
     page = latest[:limit]
     return json_answer({
         "jobs": [_as_dict(service.jobs.with_end(job)) for job in page],
@@ -92,9 +147,10 @@ async def start(service: ServiceDep, body: JobRequest) -> Response:
 
 
 @router.get("/jobs/{job_id}", response_model=JobAnswer, responses=errors(404))
-async def job(service: ServiceDep, job_id: JobId) -> Response:
+@in_threads("searching")
+def job(service: ServiceDep, job_id: JobId) -> Response:
     """Return a job and its progress."""
-    return json_answer(_as_dict(await service.searching.run(service.jobs.get, job_id)))
+    return json_answer(_as_dict(service.jobs.get(job_id)))
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobAnswer, responses=errors(404))
@@ -122,16 +178,13 @@ async def export(request: Request, service: ServiceDep, body: ExportBody) -> Res
 
 
 @router.get("/runs", response_model=RunsAnswer, responses=errors())
-async def runs(service: ServiceDep) -> Response:
+@in_threads("searching")
+def runs(service: ServiceDep) -> Response:
     """List the runs of the catalogue, newest first, each compared with the previous one."""
-
-    def find() -> dict[str, object]:
-        stored = service.catalogue.stored
-        earlier = earlier_run(stored)
-        entries = shown_runs(stored, known_runs(stored)[::-1])
-        return {"runs": [run.as_dict() for run in entries], "back": None if earlier is None else earlier.id}
-
-    return json_answer(await service.searching.run(find))
+    stored = service.catalogue.stored
+    earlier = earlier_run(stored)
+    entries = shown_runs(stored, known_runs(stored)[::-1])
+    return json_answer({"runs": [run.as_dict() for run in entries], "back": None if earlier is None else earlier.id})
 
 
 def earlier_run(stored: StoredCatalogue) -> StoredRun | None:

@@ -15,8 +15,8 @@ from visterm.web.batching import TagLimits
 from visterm.web.bodies import UPLOAD, allow_pictures, read_uploads
 from visterm.web.errors import json_answer
 from visterm.web.query import cursor_at, position_of
-from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
-from visterm.web.service import ServiceDep
+from visterm.web.schemas import Id, ImageName, Next, Score, Tag, TagName, answer, errors, listed
+from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter()
 
@@ -24,6 +24,56 @@ MAX_PAGED_PHOTOS = 10_000  # Photos that one search returns on all its pages
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_INT)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
+
+HitAnswer = answer(
+    "HitAnswer", "A photo that a search found.",
+    id=Id, image=ImageName,
+    score=(float | None, "The score by which photos are ranked; null in a list without a search."),
+    confidence=(float | None, "Probability that the photo matches (0-1); absent if the run has no confidences.", None),
+    source=(
+        Literal["person", "accepted"] | None,
+        "How people tagged the photo with all the words: added or accepted; absent for other photos.", None,
+    ),
+    at=(float | None, "For a video: the moment that matches best, in seconds; absent for photos.", None),
+    link=(str | None, "The photo's page in the program that the catalogue is connected to; absent for files.", None),
+    thumbnail=(str, "Address of the thumbnail."),
+)  # fmt: skip
+
+SearchAnswer = answer(
+    "SearchAnswer", "One page of a search.",
+    hits=listed(HitAnswer, "The photos, best first."),
+    unknown=(list[str], "Words that are not known tags, and were ignored."),
+    untrained=(list[str], "Words that no training photo has, found by their word vectors."),
+    n_likely=(int | None, "Number of photos above the cut-off; null without `cutoff`."),
+    n_found=(int | None, "Number of photos that this list goes through, on all its pages."),
+    names=(list[str], "Words that name the photos: files, folders, cameras or dates.", []),
+    next=Next,
+)  # fmt: skip
+
+TagAnswer = answer(
+    "TagAnswer", "A tag that the model predicts.",
+    tag=Tag, score=Score,
+    confidence=(float | None, "Probability that the tag is right (0-1); absent if the run has no confidences.", None),
+    trained=(bool, "False for a word that no training photo has.", True),
+)  # fmt: skip
+
+AnnotatedAnswer = answer(
+    "AnnotatedAnswer", "An uploaded picture and its tags.",
+    image=(str, "File name of the upload."),
+    tags=listed(TagAnswer, "The tags, best first."),
+)  # fmt: skip
+
+SkippedAnswer = answer(
+    "SkippedAnswer", "An uploaded picture that can't be read.",
+    image=(str, "File name of the upload."),
+    reason=(str, "Why it can't be read."),
+)  # fmt: skip
+
+AnnotateAnswer = answer(
+    "AnnotateAnswer", "The tags of uploaded pictures.",
+    images=listed(AnnotatedAnswer, "The pictures that could be read, in the order sent."),
+    skipped=listed(SkippedAnswer, "The pictures that could not be read."),
+)  # fmt: skip
 
 
 class FilterQuery(BaseModel):
@@ -73,7 +123,8 @@ class SearchQuery(FilterQuery):
 
 
 @router.get("/search", tags=["search"], response_model=SearchAnswer, responses=errors(404, 409))
-async def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) -> Response:
+@in_threads("searching")
+def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) -> Response:
     """Find photos by words (`q`) or similar to a photo (`like`).
 
     Filters narrow the search. Without words and a photo, all photos that match the filters are listed.
@@ -89,19 +140,18 @@ async def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) ->
         problem = f"A search returns at most {MAX_PAGED_PHOTOS:,} photos."
         raise UserError(problem, setting="cursor", advice="Add a word or a filter.")
 
-    def find() -> Found:
-        catalogue, among = service.catalogue, query.among()
-        if words:
-            return catalogue.search(
-                words, start + query.limit + 1, among=among, combine=query.combine, cutoff=query.cutoff,
-                min_confidence=query.min_confidence, sort=query.sort,
-            )  # fmt: skip
-        if query.like is not None:
-            service.record_of(query.like)
-            return catalogue.like(query.like, start + query.limit + 1, among=among, sort=query.sort)
-        return catalogue.browse(among, query.limit + 1, after=start, start=max(start, 0), sort=query.sort)
-
-    return _answer(await service.searching.run(find), kind, start, query.limit)
+    catalogue, among, end = service.catalogue, query.among(), start + query.limit + 1
+    if words:
+        result = catalogue.search(
+            words, end, among=among, combine=query.combine, cutoff=query.cutoff, min_confidence=query.min_confidence,
+            sort=query.sort,
+        )  # fmt: skip
+    elif query.like is not None:
+        service.record_of(query.like)
+        result = catalogue.like(query.like, end, among=among, sort=query.sort)
+    else:
+        result = catalogue.browse(among, query.limit + 1, after=start, start=max(start, 0), sort=query.sort)
+    return _answer(result, kind, start, query.limit)
 
 
 @router.post(

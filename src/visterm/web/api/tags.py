@@ -5,59 +5,119 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, Field
 
 from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
 from visterm.library.dictionary import tag_counts, tree_level
 from visterm.library.mistakes import MAX_STORED, why_no_mistakes
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
-from visterm.web.schemas import (
-    CompletionsAnswer,
-    Id,
-    ImageName,
-    NeighboursAnswer,
-    Next,
-    Tag,
-    TagMapAnswer,
-    TagsAnswer,
-    TreeAnswer,
-    errors,
-)
-from visterm.web.service import ServiceDep
+from visterm.web.schemas import Id, ImageName, Next, Tag, answer, errors, listed
+from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter(tags=["tags"])
 
 Count = Annotated[int, Query(ge=1, le=MAX_TAGS, description="Maximum number of tags.")]
 
+TagCountAnswer = answer(
+    "TagCountAnswer", "A tag with the numbers of its photos.",
+    tag=Tag,
+    images=(int, "Photos that have it, an alias, or a tag under it: given or accepted, not rejected."),
+    given=(int, "Photos that have it from a tag file or a person."),
+    accepted=(int, "Photos for which a person accepted it."),
+    rejected=(int, "Photos for which a person rejected it."),
+    predicted=(int, "Photos for which the run predicts it with a confidence of at least 0.5."),
+    precision=(float | None, "Share of the verdicts that accept it (0-1); null without verdicts."),
+    learned=(bool, "Whether the run has learned it."),
+)  # fmt: skip
 
-class MistakeAnswer(BaseModel):
-    """A tag that a photo has and probably should not have, or one that it probably should have."""
+TagsAnswer = answer(
+    "TagsAnswer", "One page of the tags.",
+    tags=listed(TagCountAnswer, "The tags."),
+    n_tags=(int, "Number of tags on all pages."),
+    next=Next,
+)  # fmt: skip
 
-    image_id: Id
-    image: ImageName
-    tag: Tag
-    kind: Literal["missing", "wrong"] = Field(description="Whether the tag is probably missing or wrong.")
-    chance: float | None = Field(
-        description="Probability that it is a mistake (0-1); null if the tag has two or three photos, too few to say."
-    )
-    low: float | None = Field(description="Lower end of a 95 % interval of the chance; wide for tags of few photos.")
-    high: float | None = Field(description="Upper end of the interval.")
-    reason: str | None = Field(None, description='If the chance is null: "unusual for this tag", or "without" it.')
-    follows: list[Tag] = Field([], description="Tags above a missing one in the tree that are missing with it.")
+TreeTagAnswer = answer(
+    "TreeTagAnswer", "A tag on a level of the tree.",
+    tag=Tag,
+    images=(int, "Photos that have it, or a tag under it."),
+    below=(int, "Number of tags right under it."),
+)  # fmt: skip
+
+TreeAnswer = answer(
+    "TreeAnswer", "The tags of one level of the tree.",
+    tags=listed(TreeTagAnswer, "The tags, those with tags under them first, by their photos."),
+)  # fmt: skip
+
+CompletionAnswer = answer(
+    "CompletionAnswer", "A tag, or a name of photos, that completes what was typed.",
+    tag=Tag,
+    images=(
+        int,
+        "Training photos that have it; 0 for a word that was added to the run. For a name, and for a tag that the run "
+        "has not learned yet: photos that have it now.",
+    ),
+    kind=(str, "`tag`; with `names` also `folder`, `camera`, `year` or `month`.", "tag"),
+)  # fmt: skip
+
+CompletionsAnswer = answer(
+    "CompletionsAnswer", "The tags that complete what was typed.",
+    tags=listed(CompletionAnswer, "The tags, most frequent first."),
+)  # fmt: skip
+
+NeighbourAnswer = answer(
+    "NeighbourAnswer", "A tag that is similar to another one.",
+    tag=Tag,
+    score=(float, "Cosine similarity of the two tags' vectors (-1 to 1)."),
+)  # fmt: skip
+
+NeighboursAnswer = answer(
+    "NeighboursAnswer", "The tags that are most similar to another one.",
+    tag=(str, "The tag of the request."),
+    neighbours=listed(NeighbourAnswer, "Similar tags, most similar first."),
+    **{"from": (list[str], "Models whose vectors of tags were compared.")},
+)  # fmt: skip
+
+PlacedTagAnswer = answer(
+    "PlacedTagAnswer", "A tag on the map.",
+    tag=Tag,
+    x=(float, "Place from left to right, 0 to 1."), y=(float, "Place from top to bottom, 0 to 1."),
+    images=(int, "Training photos that have the tag."),
+)  # fmt: skip
+
+TagMapAnswer = answer(
+    "TagMapAnswer", "A map of the tags on which similar tags are close together.",
+    tags=listed(PlacedTagAnswer, "The tags with their places."),
+    **{"from": (list[str], "Models whose vectors of tags were compared.")},
+)  # fmt: skip
 
 
-class MistakesAnswer(BaseModel):
-    """One page of the probable mistakes."""
+MistakeAnswer = answer(
+    "MistakeAnswer", "A tag that a photo has and probably should not have, or one that it probably should have.",
+    image_id=Id, image=ImageName, tag=Tag,
+    kind=(Literal["missing", "wrong"], "Whether the tag is probably missing or wrong."),
+    chance=(
+        float | None,
+        "Probability that it is a mistake (0-1); null if the tag has two or three photos, too few to say.",
+    ),
+    low=(float | None, "Lower end of a 95 % interval of the chance; wide for tags of few photos."),
+    high=(float | None, "Upper end of the interval."),
+    reason=(str | None, 'If the chance is null: "unusual for this tag", or "without" it.', None),
+    follows=(list[Tag], "Tags above a missing one in the tree that are missing with it.", []),
+)  # fmt: skip
 
-    mistakes: list[MistakeAnswer] = Field(description="The mistakes: missing tags first, most probable first.")
-    n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before the first search.")
-    note: str | None = Field(description="Why there are none, if the features don't predict the tags; otherwise null.")
-    next: Next
+MistakesAnswer = answer(
+    "MistakesAnswer", "One page of the probable mistakes.",
+    mistakes=listed(MistakeAnswer, "The mistakes: missing tags first, most probable first."),
+    n_mistakes=(int | None, "Number of mistakes on all pages; null before the first search."),
+    note=(str | None, "Why there are none, if the features don't predict the tags; otherwise null."),
+    next=Next,
+)  # fmt: skip
 
 
 @router.get("/tags", response_model=TagsAnswer, responses=errors())
-async def tags(
+@in_threads("browsing")
+def tags(
     service: ServiceDep,
     sort: Annotated[
         Literal["name", "given", "predicted"], Query(description="Order: by name, or by a count, largest first.")
@@ -67,7 +127,7 @@ async def tags(
 ) -> Response:
     """List the tags of photos and of the run, with counts."""
     start = position_of(sort, cursor)
-    counts = await service.browsing.run(tag_counts, service.catalogue)
+    counts = tag_counts(service.catalogue)
     if sort != "name":
         counts = sorted(counts, key=lambda count: -getattr(count, sort))
     page, following = page_from(sort, start, limit, counts)
@@ -75,7 +135,8 @@ async def tags(
 
 
 @router.get("/tags/tree", response_model=TreeAnswer, responses=errors())
-async def tree(
+@in_threads("browsing")
+def tree(
     service: ServiceDep,
     under: Annotated[str, Query(max_length=MAX_LETTERS, description="A tag. Default: list the tags at the top.")] = "",
 ) -> Response:
@@ -83,27 +144,27 @@ async def tree(
 
     If the tags have no tree, all are at the top.
     """
-    level = await service.browsing.run(tree_level, service.catalogue, under)
-    return json_answer({"tags": [item._asdict() for item in level]})
+    return json_answer({"tags": [item._asdict() for item in tree_level(service.catalogue, under)]})
 
 
 @router.get("/tags/complete", response_model=CompletionsAnswer, responses=errors())
-async def complete(
+@in_threads("searching")
+def complete(
     service: ServiceDep,
     prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
     k: Count = 10,
     names: Annotated[bool, Query(description="Also complete folders, cameras, years and months.")] = False,
 ) -> Response:
     """Complete a tag from its first letters, and for a search also the names of photos."""
-    completions = await service.searching.run(service.complete, prefix, k, names=names)
-    return json_answer({"tags": [completion._asdict() for completion in completions]})
+    return json_answer({"tags": [item._asdict() for item in service.complete(prefix, k, names=names)]})
 
 
 @router.get("/tags/neighbours", response_model=NeighboursAnswer, responses=errors())
-async def neighbours(service: ServiceDep, tag: OneTag, k: Count = 10) -> Response:
+@in_threads("browsing")
+def neighbours(service: ServiceDep, tag: OneTag, k: Count = 10) -> Response:
     """Find the tags that are most similar to a tag, by the cosine of the model's vectors."""
     tagger = service.catalogue.tagger
-    nearest = [neighbour._asdict() for neighbour in await service.browsing.run(tagger.neighbours, tag, k)]
+    nearest = [neighbour._asdict() for neighbour in tagger.neighbours(tag, k)]
     return json_answer({"tag": tag, "neighbours": nearest, "from": tagger.tags_compared_by})
 
 
@@ -115,7 +176,8 @@ async def tag_map(service: ServiceDep) -> Response:
 
 
 @router.get("/mistakes", response_model=MistakesAnswer, responses=errors())
-async def mistakes(
+@in_threads("browsing")
+def mistakes(
     service: ServiceDep,
     kind: Annotated[
         Literal["missing", "wrong"] | None, Query(description="List only missing or only wrong tags.")
@@ -129,8 +191,10 @@ async def mistakes(
     The job "mistakes" looks for them. Those that people have answered since are not listed.
     """
     start = position_of("mistakes", cursor)
-    probable = await service.browsing.run(service.catalogue.mistakes, 2 * MAX_STORED, kind=kind, tag=tag)
+    probable = service.catalogue.mistakes(2 * MAX_STORED, kind=kind, tag=tag)
     page, following = page_from("mistakes", start, limit, probable or [])
-    note = await service.browsing.run(why_no_mistakes, service.catalogue.stored) or None
-    content = {"mistakes": [mistake.as_dict() for mistake in page], "note": note, "next": following}
-    return json_answer(content | {"n_mistakes": None if probable is None else len(probable)})
+    return json_answer({
+        "mistakes": [mistake.as_dict() for mistake in page],
+        "n_mistakes": None if probable is None else len(probable),
+        "note": why_no_mistakes(service.catalogue.stored) or None, "next": following,
+    })  # fmt: skip

@@ -10,24 +10,26 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.types import Tag
 from visterm.core.web_client import Patience, ask
-from visterm.tagging.annotating import cutoff_of
-from visterm.tagging.tagger import Tagger
+from visterm.data.tag_tree import TreeColumns
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, allow_pictures, count_fetched, data_content
 from visterm.web.errors import LOG, http_error_of, json_answer
-from visterm.web.schemas import STATUSES, errors
+from visterm.web.schemas import STATUSES, answer, errors, listed
 from visterm.web.security import origin_of
 from visterm.web.service import Bounds, ServiceDep
 
 DEFAULT_PRECISION = 0.9
 N_LABELS_WITHOUT_CONFIDENCE = 5  # Labels of a photo if the run has no confidences
+NO_LABEL = (
+    "PhotoPrism got no label for a photo: no tag of the run is sure enough in it. For more labels, set a lower "
+    "?precision= in the Uri, or tag more photos."
+)
 MAX_CONFIDENCE = 0.99
 """PhotoPrism stores 100 - 100 c as the uncertainty of a label; 0 means that a person confirmed it."""
 
@@ -57,46 +59,38 @@ class VisionRequest(BaseModel):
     url: str = Field("", description="One more picture, by its address.")
 
 
-class VisionLabel(BaseModel):
-    """A label."""
+VisionLabel = answer(
+    "VisionLabel", "A label.",
+    name=(str, "The tag."),
+    source=(str, "Always image: it comes from the picture.", "image"), priority=(int, "Always 0.", 0),
+    confidence=(float | None, "Probability that the label is right; absent if unknown.", None),
+    topicality=(float | None, "The same as `confidence`.", None),
+    categories=(list[str], "The tags above it in the run's tree, the nearest first.", []),
+)  # fmt: skip
 
-    name: str = Field(description="The tag.")
-    source: str = Field("image", description="Always image: it comes from the picture.")
-    priority: int = Field(0, description="Always 0.")
-    confidence: float | None = Field(None, description="Probability that the label is right; absent if unknown.")
-    topicality: float | None = Field(None, description="The same as `confidence`.")
-    categories: list[str] = Field([], description="The tags above it in the run's tree, the nearest first.")
+VisionLabels = answer(
+    "VisionLabels", "The labels that were found.",
+    labels=listed(VisionLabel, "The labels, most likely first; empty if no tag is likely enough."),
+)  # fmt: skip
 
+VisionModel = answer(
+    "VisionModel", "The run that answers.",
+    type=(str, "Always labels.", "labels"), name=(str, "Always visterm.", "visterm"),
+    version=(str, "Fingerprint of the run."),
+    resolution=(int, "Side of the pictures that the encoder reads, in pixels; 0 for any size."),
+)  # fmt: skip
 
-class VisionLabels(BaseModel):
-    """The labels that were found."""
+VisionAnswer = answer(
+    "VisionAnswer", "The labels of a request's pictures.",
+    id=(str, "Name of the request."), code=(int, "Always 200.", 200),
+    model=(VisionModel, "What answers."), result=(VisionLabels, "The result."),
+)  # fmt: skip
 
-    labels: list[VisionLabel] = Field(description="The labels, most likely first; empty if no tag is likely enough.")
-
-
-class VisionModel(BaseModel):
-    """The run that answers."""
-
-    type: str = Field("labels", description="Always labels.")
-    name: str = Field("visterm", description="Always visterm.")
-    version: str = Field(description="Fingerprint of the run.")
-    resolution: int = Field(description="Side of the pictures that the encoder reads, in pixels; 0 for any size.")
-
-
-class VisionAnswer(BaseModel):
-    """The labels of a request's pictures."""
-
-    id: str = Field(description="Name of the request.")
-    code: int = Field(200, description="Always 200.")
-    model: VisionModel = Field(description="What answers.")
-    result: VisionLabels = Field(description="The result.")
-
-
-class VisionErrorAnswer(BaseModel):
-    """The answer to a request that failed."""
-
-    code: int = Field(description="The status of the answer.")
-    error: str = Field(description="What is wrong, what is accepted, and what to do.")
+VisionErrorAnswer = answer(
+    "VisionErrorAnswer", "The answer to a request that failed.",
+    code=(int, "The status of the answer."),
+    error=(str, "What is wrong, what is accepted, and what to do."),
+)  # fmt: skip
 
 
 @router.post(
@@ -133,31 +127,20 @@ async def labels(
     contents = await _contents(request, service, images)
     answers = await service.annotate_all(contents, k, limits)
     tags_of_parts = [tags for tags in answers if not isinstance(tags, ImageError)]
-    ranked_labels = with_categories(tagger, merge_labels(tags_of_parts))
+    ranked_labels = merge_labels(tags_of_parts, tagger.tree)
     if not ranked_labels:
-        LOG.warning(*await service.searching.run(no_label_warning, tagger, precision))
+        LOG.warning(NO_LABEL)
 
     version, side = await service.run_version(), getattr(tagger.encoder, "reading_side", None) or 0
     model = {"type": "labels", "name": "visterm", "version": version, "resolution": side}
     return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked_labels}})
 
 
-def no_label_warning(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
-    """Return why a photo gets no label, as arguments of a logger, which rarely repeats the same text."""
-    if tagger.calibration is None:
-        return ("PhotoPrism got no label for a photo: none of its best tags has a photo that the run learned from.",)
-    cutoff = cutoff_of(tagger.calibration, precision=precision)
-    n_tags = 0 if cutoff is None else int(np.isfinite(cutoff).sum())
-    start, fix = "PhotoPrism got no label for a photo: ", "For more labels, set a lower ?precision= in the Uri."
-    if not n_tags:
-        return f"{start}no tag of the run reaches precision %g on held-out photos. {fix} Or tag more photos.", precision
-    return f"{start}none of the %d tags that can have precision %g is sure enough in it. {fix}", n_tags, precision
-
-
-def merge_labels(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
+def merge_labels(tags_of_parts: list[list[Tag]], tree: TreeColumns | None = None) -> list[dict[str, object]]:
     """Return the labels of a photo from the tags of its parts, each with its highest confidence or score.
 
-    They have the form that PhotoPrism reads; without a confidence it assumes 80 %.
+    They have the form that PhotoPrism reads: without a confidence it assumes 80 %, and it shows the categories, which
+    are the tags above a tag in the tree, above the label.
     """
 
     def rank(tag: Tag) -> float:
@@ -173,17 +156,11 @@ def merge_labels(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
 
     labels: list[dict[str, object]] = []
     for tag in ranked_labels:
-        labels.append({"name": tag.tag, "source": "image", "priority": 0, "categories": []})
+        categories = [] if tree is None else tree.words.above(tag.tag)
+        labels.append({"name": tag.tag, "source": "image", "priority": 0, "categories": categories})
         if tag.confidence is not None:
             labels[-1] |= dict.fromkeys(("confidence", "topicality"), min(round(tag.confidence, 4), MAX_CONFIDENCE))
     return labels
-
-
-def with_categories(tagger: Tagger, labels: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return labels with their categories, which PhotoPrism shows above them: the tags above them in the run's tree."""
-    if tagger.tree is None:
-        return labels
-    return [label | {"categories": tagger.tree.words.above(str(label["name"]))} for label in labels]
 
 
 async def _contents(request: Request, service: ServiceDep, images: Sequence[str]) -> list[bytes]:

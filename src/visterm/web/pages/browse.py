@@ -18,10 +18,10 @@ from visterm.library.search.photo_names import MONTHS
 from visterm.store.filters import name_key
 from visterm.store.images import AMONG, as_list
 from visterm.web.errors import HttpError
-from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos
+from visterm.web.pages.form import SearchForm, grid_photos
 from visterm.web.pages.library import latest_job
 from visterm.web.pages.render import PAGE_HEADERS, PageRoute, render
-from visterm.web.service import ServiceDep
+from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -42,9 +42,17 @@ class Facet(NamedTuple):
 
 
 @router.get("/browse")
-async def browse_page(service: ServiceDep) -> Response:
+@in_threads("browsing")
+def browse_page(service: ServiceDep) -> Response:
     """Show the folders, years and tags of all photos."""
-    return render("browse.html", **await service.browsing.run(_values, service.catalogue))
+    catalogue, form = service.catalogue, SearchForm()
+    used_tags = [count for count in tag_counts(catalogue) if count.images]
+    used_tags.sort(key=lambda count: (-count.images, count.tag))
+    return render(
+        "browse.html", folders=_folders_in(catalogue, form), years=_periods_in(catalogue, form),
+        undated=_count_by(catalogue, form, "taken").get("", 0), n_tags=len(used_tags), n_images=len(catalogue),
+        tags=[Facet(count.tag, count.images, form.address(tag=count.tag)) for count in used_tags[:MAX_TAGS]],
+    )  # fmt: skip
 
 
 def crumbs(form: SearchForm) -> list[tuple[str, str]]:
@@ -76,24 +84,8 @@ def narrower_facets(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
 def folders_to_choose(catalogue: Catalogue) -> list[tuple[str, int]]:
     """Return the folders of all photos with their counts; if there are too many, without the deepest."""
     counts = _folder_counts(catalogue, SearchForm())
-    depth = max((name.count("/") for name in counts), default=0)
-    while depth and sum(name.count("/") <= depth for name in counts) > MAX_FOLDERS:
-        depth -= 1
-    return [(name, counts[name]) for name in sorted(counts, key=name_key) if name and name.count("/") <= depth]
-
-
-def _values(catalogue: Catalogue) -> dict[str, object]:
-    form = SearchForm()
-    used_tags = [count for count in tag_counts(catalogue) if count.images]
-    used_tags.sort(key=lambda count: (-count.images, count.tag))
-    return {
-        "folders": _folders_in(catalogue, form),
-        "years": _periods_in(catalogue, form),
-        "undated": _count_by(catalogue, form, "taken").get("", 0),
-        "tags": [Facet(count.tag, count.images, form.address(tag=count.tag)) for count in used_tags[:MAX_TAGS]],
-        "n_tags": len(used_tags),
-        "n_images": len(catalogue),
-    }
+    names = sorted(filter(None, counts), key=lambda name: name.count("/"))[:MAX_FOLDERS]
+    return [(name, counts[name]) for name in sorted(names, key=name_key)]
 
 
 def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
@@ -158,52 +150,44 @@ def _count_by(catalogue: Catalogue, form: SearchForm, part: str) -> dict[str, in
 
 
 @router.get("/map")
-async def photo_map_page(service: ServiceDep) -> Response:
+@in_threads("browsing")
+def photo_map_page(service: ServiceDep) -> Response:
     """Show the map of the photos, or how to draw it."""
+    stored = service.catalogue.stored
+    photo_map, clusters = read_map(stored), []
+    if photo_map is not None:
+        key = ("map clusters", len(photo_map.ids), float(photo_map.places.sum()))
+        clusters = stored.database.keep(key, lambda: map_clusters(stored, photo_map))
 
-    def find() -> dict[str, object]:
-        stored = service.catalogue.stored
-        photo_map = read_map(stored)
-        clusters = []
-        if photo_map is not None:
-            key = ("map clusters", len(photo_map.ids), float(photo_map.places.sum()))
-            clusters = stored.database.keep(key, lambda: map_clusters(stored, photo_map))
-        return {
-            "clusters": json.dumps(clusters),
-            "n_photos": None if photo_map is None else len(photo_map.ids),
-            "n_new": 0 if photo_map is None else n_not_on_map(stored, photo_map),
-            "can_draw": find_spec("umap") is not None,
-            **latest_job(service, "map", ended=photo_map is None),
-        }
-
-    return render("photo_map.html", words=[], most=MAX_LISTED, **await service.browsing.run(find))
+    return render(
+        "photo_map.html", words=[], most=MAX_LISTED, clusters=json.dumps(clusters),
+        n_photos=None if photo_map is None else len(photo_map.ids),
+        n_new=0 if photo_map is None else n_not_on_map(stored, photo_map), can_draw=find_spec("umap") is not None,
+        **latest_job(service, "map", ended=photo_map is None),
+    )  # fmt: skip
 
 
 @router.get("/map/places")
-async def places(service: ServiceDep) -> Response:
+@in_threads("browsing")
+def places(service: ServiceDep) -> Response:
     """Return the ids (4 bytes) and the coordinates from left and top (2 bytes each) of all photos on the map.
 
     Little-endian: all ids come first, then all coordinates.
     """
-
-    def read() -> bytes:
-        photo_map = read_map(service.catalogue.stored)
-        if photo_map is None:
-            raise HttpError(404, "The map of the photos isn't drawn yet. Start it on the page /map.")
-        return photo_map.ids.astype("<u4").tobytes() + np.rint(photo_map.places * MAP_STEPS).astype("<u2").tobytes()
-
-    return Response(await service.browsing.run(read), headers=PAGE_HEADERS, media_type="application/octet-stream")
+    photo_map = read_map(service.catalogue.stored)
+    if photo_map is None:
+        raise HttpError(404, "The map of the photos isn't drawn yet. Start it on the page /map.")
+    content = photo_map.ids.astype("<u4").tobytes() + np.rint(photo_map.places * MAP_STEPS).astype("<u2").tobytes()
+    return Response(content, headers=PAGE_HEADERS, media_type="application/octet-stream")
 
 
 @router.get("/map/photos")
-async def photos_in_view(
+@in_threads("searching")
+def photos_in_view(
     service: ServiceDep, ids: Annotated[str, Query(pattern=r"^\d{1,12}(,\d{1,12})*$", max_length=1000)]
 ) -> Response:
     """Return the list of some photos."""
     image_ids = list(dict.fromkeys(map(int, ids.split(","))))[:MAX_LISTED]
-
-    def find() -> list[GridPhoto]:
-        records = service.catalogue.stored.images.get_many(image_ids)
-        return grid_photos(service.catalogue, [Hit(record.name, 0.0, id=record.id) for record in records])
-
-    return render("_map_photos.html", items=await service.searching.run(find))
+    records = service.catalogue.stored.images.get_many(image_ids)
+    items = grid_photos(service.catalogue, [Hit(record.name, 0.0, id=record.id) for record in records])
+    return render("_map_photos.html", items=items)

@@ -22,7 +22,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
 from visterm.store.filters import MATCH, MAX_INT, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
-from visterm.web.pages.render import local, percent
+from visterm.web.pages.render import local
 
 LABELS = {
     "tag": "With tags", "without": "Without tags", "predicted": "Predicted tags", "sure": "Predicted with at least (%)",
@@ -89,35 +89,16 @@ class SearchForm:
         )  # fmt: skip
 
     @property
-    def image_id(self) -> int | None:
-        """The id of the photo to compare with."""
-        if not self.like:
-            return None
-        if not re.fullmatch(r"\d{1,12}", self.like):
-            raise UserError(setting="like", value=self.like, expected="the number of a photo")
-        return int(self.like)
-
-    @property
     def sorted_by(self) -> str:
         """The order of the photos."""
         return self.sort or (MATCH if self.q or self.like else TAKEN)
 
     @property
-    def first_day(self) -> str:
-        """The first day of the photos, in the format of date fields; empty without a date."""
-        return first_day(self.taken_from)
-
-    @property
-    def last_day(self) -> str:
-        """The last day of the photos, in the format of date fields; empty without a date."""
-        return last_day(self.taken_to)
-
-    @property
     def period(self) -> str:
         """The year, month or day in which all photos were taken, such as "2024-07"; empty without such a filter."""
-        for length in (4, 7, 10):
-            period = self.first_day[:length]
-            if period and (first_day(period), last_day(period)) == (self.first_day, self.last_day):
+        first, last = first_day(self.taken_from), last_day(self.taken_to)
+        for period in filter(None, (first[:4], first[:7], first)):
+            if (first_day(period), last_day(period)) == (first, last):
                 return period
         return ""
 
@@ -170,16 +151,12 @@ class FoundPhotos(NamedTuple):
     """The photos that a search found, in its order."""
 
     ids: NDArray[np.int64]
-    hits: list[Hit]  # One for each id; empty without words and photo, when `page` reads them
+    hits: list[Hit]  # One for each id; empty without words and photo
     notes: list[str]
     n_found: int  # Number of all photos; more than `ids` if the search has more than `MAX_PHOTOS`
     n_likely: int | None = None  # Number of photos at least `PREDICTED_FROM` likely; None without confidences
     suggestion: str = ""  # The words with known tags in place of misspelled ones; empty without such tags
     words: str = ""  # The words with tags in place of parts of tags
-
-    def page(self, catalogue: Catalogue, start: int) -> list[Hit]:
-        """Return the photos of a page."""
-        return self.hits[start : start + PHOTOS_PER_PAGE] or catalogue.hits(self.ids[start : start + PHOTOS_PER_PAGE])
 
 
 class GridPhoto(NamedTuple):
@@ -243,11 +220,6 @@ def grid_photos(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> l
     ]
 
 
-def confidences_differ(items: Sequence[GridPhoto]) -> bool:
-    """Return whether the photos of a page have different confidences: equal ones are not worth showing."""
-    return len({percent(item.hit.confidence) for item in items if item.hit.confidence is not None}) > 1
-
-
 def photo_position(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -> PhotoPosition | None:
     """Return the position of a photo in a search; None if the search finds nothing.
 
@@ -276,8 +248,10 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
         ids = catalogue.ids(among or Filter(), form.sorted_by)
         return FoundPhotos(ids, [], [], len(ids))
     notes, suggestion, words = list[str](), "", form.q
-    if form.image_id is not None:
-        result = catalogue.like(form.image_id, MAX_PHOTOS, among=among, sort=form.sorted_by)
+    if form.like:
+        if not re.fullmatch(r"\d{1,12}", form.like):
+            raise UserError(setting="like", value=form.like, expected="the number of a photo")
+        result = catalogue.like(int(form.like), MAX_PHOTOS, among=among, sort=form.sorted_by)
     else:
         result, words, also = search_any_word(catalogue, form.q, MAX_PHOTOS, among=among, sort=form.sorted_by)
         notes += [f"{word}: also {', '.join(tags)}." for word, tags in also.items()]

@@ -1,9 +1,9 @@
-"""The library page: counts of photos, skipped files, runs with their curves, and jobs with their results."""
+"""The library page: counts of photos, skipped files, runs, and jobs with their results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -15,22 +15,22 @@ from visterm.core.wording import count_of
 from visterm.library.backup import BACK_UP
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
-from visterm.library.info import describe, training_history
+from visterm.library.info import describe
 from visterm.library.learned import NO_TAGS, START, Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
-from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, earlier_run, fit_options
+from visterm.web.bodies import FormFlag, FormText
 from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, redirect, render
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 MAX_SKIPPED = 200
 MAX_JOBS = 12
 START_JOBS = ("index", FIT, USE_RUN)  # Jobs of a catalogue that has learned nothing yet
-IDLE_SECONDS = 20.0  # Time without such a job after which no more photos come in
+IDLE_TIME = timedelta(seconds=20)  # Time without such a job after which no more photos come in
 N_START_WORDS = 12  # Words of the network to start from
 STARTABLE_JOBS = ("index", "fit", "duplicates", "mistakes", "map")
 JOB_LABELS = {
@@ -39,23 +39,12 @@ JOB_LABELS = {
 }  # fmt: skip
 """The page's names of the kinds of jobs."""
 
-CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 FACT_LABELS = {
     "model": "model", "encoder": "encoder", "images": "photos learned from", "tags": "tags", "epochs": "epochs",
     "best validation MAP": "MAP on photos held out (1 is perfect)", "validation word MAP": "MAP of searches on them",
     "compared": "photos compared on", "before": "MAP of the previous run on them", "after": "MAP of this run on them",
 }  # fmt: skip
 """Facts of a run that the page shows, and its names for them."""
-
-
-class Sparkline(NamedTuple):
-    """A measure by epoch, as the points of a line in a box of `CURVE_WIDTH` by `CURVE_HEIGHT`."""
-
-    title: str
-    points: str
-    first: float
-    last: float
-    best: float | None
 
 
 class FitOutcome(NamedTuple):
@@ -70,20 +59,34 @@ class FitOutcome(NamedTuple):
 
 
 @router.get("/library")
-async def library_page(service: ServiceDep) -> Response:
+@in_threads("browsing")
+def library_page(service: ServiceDep) -> Response:
     """Show the photos, runs and jobs of the catalogue."""
-    return render("library.html", **await service.browsing.run(_values, service))
+    catalogue, stored = service.catalogue, service.catalogue.stored
+    skipped, jobs, runs = stored.skipped.all(), stored.jobs.latest(MAX_JOBS), known_runs(stored)
+    folder = stored.folder
+    assert folder is not None
+    shown_runs_and_facts = []
+    for run in reversed(runs):
+        facts = _facts_of(folder / RUNS / run.fingerprint) | run.facts
+        shown_facts = {label: facts[name] for name, label in FACT_LABELS.items() if facts.get(name) is not None}
+        shown_runs_and_facts.append((run, shown_facts))
+
+    values = job_values(stored, jobs) | {"run_names": _run_names(stored, runs)}
+    return render(
+        "library.html", counts=stored.database.keep("library", lambda: _counts(catalogue)),
+        skipped=skipped[:MAX_SKIPPED], n_skipped=len(skipped), runs=shown_runs_and_facts,
+        run_numbers={run.fingerprint: run.id for run in runs}, jobs=[service.jobs.with_end(job) for job in jobs],
+        history=stored.history.latest(MAX_JOBS), backup=next(iter(stored.history.of(BACK_UP)[::-1]), None),
+        started=STARTABLE_JOBS, names=FACT_LABELS, searched=stored.how_it_searches(), folder=str(folder), **values,
+    )  # fmt: skip
 
 
 @router.post("/library/jobs")
 async def start_job(
-    request: Request,
-    service: ServiceDep,
-    kind: Annotated[str, Form()],
-    full: Annotated[bool, Form()] = False,
-    use_even_if_worse: Annotated[bool, Form()] = False,
+    request: Request, service: ServiceDep, kind: FormText, full: FormFlag = False, use_even_if_worse: FormFlag = False,
     run: Annotated[str, Form(pattern="^[0-9a-f]{0,64}$")] = "",
-) -> Response:
+) -> Response:  # fmt: skip
     """Start a job, and show its progress."""
     if kind not in (*STARTABLE_JOBS, GO_BACK) and not (kind == USE_RUN and run):
         raise UserError(setting="kind", value=kind, expected=f"one of: {', '.join(STARTABLE_JOBS)}")
@@ -92,12 +95,12 @@ async def start_job(
 
 
 @router.get("/library/start")
-async def start_part(request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def start_part(request: Request, service: ServiceDep) -> Response:
     """Show how far a catalogue is that has learned nothing yet; the script requests it again until it has."""
     if not is_for_script(request):
         return redirect("/")
-    values = await service.searching.run(start_values, service)
-    return render("_start.html", start=values or {"learned": True})
+    return render("_start.html", start=start_values(service) or {"learned": True})
 
 
 def start_values(service: Service) -> dict[str, object] | None:
@@ -109,24 +112,22 @@ def start_values(service: Service) -> dict[str, object] | None:
     jobs = [service.jobs.with_end(job) for job in stored.jobs.latest(MAX_JOBS) if job.kind in START_JOBS]
     job = next((job for job in jobs if not job.ended), None)
     latest = jobs[0] if jobs else None
+    last_end = datetime.fromisoformat(latest.finished or latest.started) if latest else datetime.now(UTC)
     has_no_tags = stored.runs.current().facts.get(START) == NO_TAGS and not stored.tags.come_from_files()
     words = stored.tags.often_best(stored.runs.current().id, N_START_WORDS) if has_no_tags and not job else []
     return {
         "learned": False, "job": job, "photos": stored.images.count(), "has_no_tags": has_no_tags, "words": words,
         "n_words": len(catalogue.tagger.vocabulary),
         "stopped": latest if job is None and latest and latest.kind == FIT and latest.state != "done" else None,
-        "are_in": job is None and latest is not None and _seconds_since(latest) > IDLE_SECONDS,
+        "are_in": job is None and latest is not None and datetime.now(UTC) - last_end > IDLE_TIME,
     }  # fmt: skip
 
 
-def _seconds_since(job: StoredJob) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(job.finished or job.started)).total_seconds()
-
-
 @router.get("/library/jobs/{job_id}")
-async def job_page(job_id: JobId, request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def job_page(job_id: JobId, request: Request, service: ServiceDep) -> Response:
     """Show the progress of a job; the script requests it again until the job has ended."""
-    values = await service.searching.run(_job_page_values, service, job_id)
+    values = _shown_job(service, service.jobs.get(job_id))
     return render("_job.html" if is_for_script(request) else "job.html", **values)
 
 
@@ -139,37 +140,14 @@ async def cancel_job(job_id: JobId, request: Request, service: ServiceDep) -> Re
 
 async def answer_job(request: Request, service: Service, job_id: int) -> Response:
     """Show a job that a form has started or changed."""
-    values = await service.searching.run(_job_page_values, service, job_id)
+    values = await service.searching.run(lambda: _shown_job(service, service.jobs.get(job_id)))
     return answer_form(request, "_job.html", f"/library/jobs/{job_id}", **values)
 
 
-def _job_page_values(service: Service, job_id: int) -> dict[str, object]:
-    """Return the values of a job's template; errors are those of `JobQueue.get`."""
-    job = service.jobs.get(job_id)
-    return {"job": job, **job_values(service.catalogue.stored, [job])}
-
-
-def _values(service: Service) -> dict[str, object]:
-    catalogue, stored = service.catalogue, service.catalogue.stored
-    skipped = stored.skipped.all()
-    jobs = stored.jobs.latest(MAX_JOBS)
-    runs, rows, folder = known_runs(stored), [], stored.folder
-    assert folder is not None
-
-    for run in reversed(runs):
-        facts, curves = _read_run(folder / RUNS / run.fingerprint)
-        facts = facts | run.facts
-        shown_facts = {label: facts[name] for name, label in FACT_LABELS.items() if facts.get(name) is not None}
-        rows.append((run, shown_facts, curves))
-
-    return job_values(stored, jobs) | {
-        "counts": stored.database.keep("library", lambda: _counts(catalogue)),
-        "skipped": skipped[:MAX_SKIPPED], "n_skipped": len(skipped),
-        "runs": rows, "run_names": _run_names(stored, runs), "run_numbers": {run.fingerprint: run.id for run in runs},
-        "jobs": [service.jobs.with_end(job) for job in jobs], "history": stored.history.latest(MAX_JOBS),
-        "backup": next(iter(stored.history.of(BACK_UP)[::-1]), None),
-        "started": STARTABLE_JOBS, "names": FACT_LABELS, "searched": stored.how_it_searches(), "folder": str(folder),
-    }  # fmt: skip
+def _shown_job(service: Service, job: StoredJob | None) -> dict[str, object]:
+    """Return the values of a template that shows a job, if there is one."""
+    jobs = [] if job is None else [service.jobs.with_end(job)]
+    return {"job": jobs[0] if jobs else None, **job_values(service.catalogue.stored, jobs)}
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
@@ -190,34 +168,12 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
 
 
 @lru_cache(maxsize=64)
-def _read_run(folder: Path) -> tuple[dict[str, object], list[Sparkline]]:
-    """Read the facts and the history of a run; both are empty if its files were removed to save space."""
+def _facts_of(folder: Path) -> dict[str, object]:
+    """Read the facts of a run; there are none if its files were removed to save space."""
     try:
-        facts = describe(folder)
+        return describe(folder)
     except StorageError:
-        return {}, []
-    try:
-        panels = history_panels(training_history(folder))
-    except UserError:  # its model learns in one step
-        return facts, []
-
-    curves = []
-    for panel in panels:
-        if len(panel.values) > 1 and panel.name in ("loss", "map"):
-            best = None if panel.best is None else panel.values[panel.epochs.index(panel.best)]
-            curves.append(_sparkline(panel.title, panel.values, best))
-    return facts, curves
-
-
-def _sparkline(title: str, values: Sequence[float], best: float | None) -> Sparkline:
-    """Return a line from 0, or from the least value if that is negative, up to the largest value."""
-    low, high = min(0.0, *values), max(values)
-    height = (high - low) or 1.0
-    step = CURVE_WIDTH / max(len(values) - 1, 1)
-    points = " ".join(
-        f"{step * i:.1f},{CURVE_HEIGHT * (1 - (value - low) / height):.1f}" for i, value in enumerate(values)
-    )
-    return Sparkline(title, points, values[0], values[-1], best)
+        return {}
 
 
 def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, object]:
@@ -245,11 +201,8 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, 
 
 def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, object]:
     """Return the values of a template with the newest job of a kind; without `ended`, only of a job that is running."""
-    stored = service.catalogue.stored
-    job = next((job for job in stored.jobs.latest() if job.kind == kind), None)
-    if job is None or (job.ended and not ended):
-        return {"job": None, **job_values(stored, [])}
-    return {"job": service.jobs.with_end(job), **job_values(stored, [job])}
+    job = next((job for job in service.catalogue.stored.jobs.latest() if job.kind == kind), None)
+    return _shown_job(service, None if job is not None and job.ended and not ended else job)
 
 
 def _run_names(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> dict[str, str]:

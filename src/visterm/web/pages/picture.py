@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from visterm.core.errors import DataError
+from visterm.core.types import Hit
 from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import is_video
 from visterm.library.catalogue import Catalogue
@@ -14,9 +16,10 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import may_have_heat_maps
 from visterm.web.api.images import ImageId, Moment
-from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos, photo_position
-from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, redirect, render
-from visterm.web.service import Service, ServiceDep
+from visterm.web.bodies import FormText
+from visterm.web.pages.form import SearchForm, grid_photos, photo_position
+from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, redirect, render
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -33,50 +36,44 @@ MESSAGES: dict[Answer, str] = {
 
 
 @router.get("/image/{image_id}")
-async def picture_page(
+@in_threads("searching")
+def picture_page(
     image_id: ImageId, request: Request, service: ServiceDep, at: Moment = None, n: Position = 0
 ) -> Response:
     """Show a photo, or a video from a moment on, with links to its neighbours in the search of the address."""
     form = SearchForm.read(request.query_params)
-    values = await service.searching.run(_values, service, image_id)
-    position = await service.searching.run(photo_position, service.catalogue, form, image_id, n)
+    values = _values(service, image_id)
+    position = photo_position(service.catalogue, form, image_id, n)
     return render("picture.html", query=form.q, form=form, position=position, message="", at=at, **values)
 
 
 @router.post("/image/{image_id}/tags")
-async def change_tag(
-    image_id: ImageId, request: Request, service: ServiceDep, tag: Annotated[str, Form()], do: Annotated[Answer, Form()]
+@in_threads("writing")
+def change_tag(
+    image_id: ImageId, request: Request, service: ServiceDep, tag: FormText, do: Annotated[Answer, Form()]
 ) -> Response:
     """Store what a person says about a tag: accept, reject, back, give or take."""
-
-    def write() -> None:
-        catalogue = service.catalogue
-        service.record_of(image_id)
-        if do == "give":
-            catalogue.give(image_id, [tag])
-        elif do == "take":
-            catalogue.take(image_id, [tag])
-        else:
-            catalogue.judge(image_id, tag, {"accept": 1, "reject": -1, "back": 0}[do])
-
-    await service.writing.run(write)
-    values = await service.searching.run(_values, service, image_id)
-    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", message=MESSAGES[do].format(tag), **values)
+    service.record_of(image_id)
+    if do == "give":
+        service.catalogue.give(image_id, [tag])
+    elif do == "take":
+        service.catalogue.take(image_id, [tag])
+    else:
+        service.catalogue.judge(image_id, tag, {"accept": 1, "reject": -1, "back": 0}[do])
+    message, values = MESSAGES[do].format(tag), _values(service, image_id)
+    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", message=message, **values)
 
 
 @router.get("/image/{image_id}/alike")
-async def alike(image_id: ImageId, request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def alike(image_id: ImageId, request: Request, service: ServiceDep) -> Response:
     """Show similar photos."""
     if not is_for_script(request):
         return redirect(local("/", like=image_id))
-
-    def find() -> list[GridPhoto]:
-        try:
-            return grid_photos(service.catalogue, service.catalogue.like(image_id, MAX_SIMILAR).hits)
-        except DataError:  # a photo whose file is gone has no row to compare
-            return []
-
-    return render("_alike.html", items=await service.searching.run(find), image_id=image_id)
+    hits: list[Hit] = []
+    with suppress(DataError):  # a photo whose file is gone has no row to compare
+        hits = service.catalogue.like(image_id, MAX_SIMILAR).hits
+    return render("_alike.html", items=grid_photos(service.catalogue, hits), image_id=image_id)
 
 
 def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
@@ -98,7 +95,6 @@ def _values(service: Service, image_id: int) -> dict[str, object]:
         "implied": implied,
         "who": {tag.tag: tag.who for tag in view.given if tag.who} | view.judged_by,
         "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
-        "differ": len({percent(prediction.confidence) for prediction in predictions}) != 1 or len(predictions) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
     }  # fmt: skip

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
-from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT
@@ -24,23 +23,26 @@ from visterm.models.abilities import RelearnsTags
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
-from visterm.web.bodies import MEDIUM_BODY, allow_body
+from visterm.web.bodies import MEDIUM_BODY, FormText, allow_body
 from visterm.web.errors import HttpError
 from visterm.web.pages.library import latest_job
 from visterm.web.pages.picture import explains
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.roles import PERSON, Role
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
+
+T = TypeVar("T")
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
+Queue = Literal["frequent", "questions", "mistakes"]
+Reply = Literal["right", "wrong", "skip"]
+
+VERDICTS: dict[Reply, int] = {"right": 1, "wrong": -1, "skip": 0}
 MESSAGES = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
 ROUND_ANSWERS = 20  # Answers after which models that learn quickly learn again by themselves
 MAX_MISTAKES = 4000  # Maximum number of mistakes to look through for that of an undone answer
 MAX_TRAIL = 300  # Answers of a session that can be undone, and questions that stay skipped
-
-Queue = Literal["frequent", "questions", "mistakes"]
 
 
 class ReviewAnswer(NamedTuple):
@@ -48,7 +50,7 @@ class ReviewAnswer(NamedTuple):
 
     image_id: Annotated[int, Field(ge=0, le=MAX_INT)]
     tag: str
-    do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
+    do: Reply
 
 
 _TRAIL = TypeAdapter(Annotated[list[ReviewAnswer], FailFast()])  # Answers of this session, which the page sends along
@@ -75,44 +77,43 @@ class ShownQuestion(NamedTuple):
 
 
 @router.get("/review")
-async def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
+@in_threads("searching")
+def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
     """Show the first question of a queue."""
-    return render("review.html", **await service.searching.run(_question, service, queue, []))
+    return render("review.html", **_question(service, queue, []))
 
 
 @router.post("/review")
 @allow_body(MEDIUM_BODY)
 async def answer_question(
-    request: Request,
-    service: ServiceDep,
-    do: Annotated[str, Form()],
-    image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1,
-    tag: Annotated[str, Form()] = "",
-    trail: Annotated[str, Form()] = "[]",
+    request: Request, service: ServiceDep, do: Annotated[Reply | Literal["undo"], Form()], tag: FormText = "",
+    image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1, trail: FormText = "[]",
     queue: Annotated[Queue, Form()] = "frequent",
-) -> Response:
+) -> Response:  # fmt: skip
     """Store an answer, or undo the last one, and show the next question."""
-    try:
-        answers = _TRAIL.validate_json(trail)[-MAX_TRAIL:]
-    except ValidationError:
-        problem = "Your earlier answers can't be read."
-        raise UserError(problem, setting="trail", advice="Open /review again.") from None
-
-    check_choice(do, "do", (*VERDICTS, "undo"))
+    answers = read_trail(_TRAIL, trail, "/review")
     retry, message = None, "There is nothing to undo"
-    if do in VERDICTS:
+    if do != "undo":
         answer = ReviewAnswer(image, tag, do)
-        await _write(service, answer, VERDICTS[do])
+        await service.writing.run(_write, service, answer, VERDICTS[do])
         answers, message = [*answers, answer], MESSAGES[do].format(tag)
     elif answers:
         *answers, retry = answers
-        await _write(service, retry, 0)
+        await service.writing.run(_write, service, retry, 0)
         message = f"{retry.tag}: one more time"
 
     values = await service.searching.run(_question, service, queue, answers, retry=retry, message=message)
     if do in ("right", "wrong"):
         await learn_by_itself(service, values)
     return render("_question.html" if is_for_script(request) else "review.html", **values)
+
+
+def read_trail(kind: TypeAdapter[list[T]], trail: str, page: str) -> list[T]:
+    """Return the latest answers that a page sent along. Raises UserError if they can't be read."""
+    try:
+        return kind.validate_json(trail)[-MAX_TRAIL:]
+    except ValidationError:
+        raise UserError("Your earlier answers can't be read.", setting="trail", advice=f"Open {page} again.") from None
 
 
 async def learn_by_itself(service: Service, values: dict[str, object]) -> None:
@@ -123,15 +124,11 @@ async def learn_by_itself(service: Service, values: dict[str, object]) -> None:
             values["message"] = f"{values['message']}. Learning from your last answers"
 
 
-async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
+def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
     """Store a verdict on the tag of an answer; for a skipped question, only check that the photo exists."""
-
-    def judge() -> None:
-        service.record_of(answer.image_id)
-        if answer.do != "skip":
-            service.catalogue.judge(answer.image_id, answer.tag, verdict)
-
-    await (service.searching if answer.do == "skip" else service.writing).run(judge)
+    service.record_of(answer.image_id)
+    if answer.do != "skip":
+        service.catalogue.judge(answer.image_id, answer.tag, verdict)
 
 
 def _question(

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, NamedTuple
+from collections.abc import Collection
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
-from pydantic import FailFast, Field, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, TypeAdapter
 
-from visterm.core.checks import check_choice
-from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 from visterm.library.review import sure_photos
 from visterm.library.steps import rejected_in, review_photos
 from visterm.store.filters import MAX_INT
 from visterm.web.api.images import undo_stored_step
-from visterm.web.bodies import MEDIUM_BODY, allow_body
+from visterm.web.bodies import MEDIUM_BODY, FormNumber, FormText, allow_body
 from visterm.web.pages.form import GridPhoto, grid_photos
 from visterm.web.pages.render import PageRoute, is_for_script, render
-from visterm.web.pages.review import MAX_TRAIL, learn_by_itself, review_progress
-from visterm.web.service import Service, ServiceDep
+from visterm.web.pages.review import MAX_TRAIL, learn_by_itself, read_trail, review_progress
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -38,34 +37,24 @@ class Screen(NamedTuple):
 
 _TRAIL = TypeAdapter(Annotated[list[Screen], FailFast()])  # Screens of this session, which the page sends along
 
-Ids = Annotated[list[Annotated[int, Form(ge=0, le=MAX_INT)]], Form(max_length=len(PHOTO_KEYS))]
+Ids = Annotated[list[FormNumber], Form(max_length=len(PHOTO_KEYS))]
 
 
 @router.get("/review/grid")
-async def grid_page(service: ServiceDep, tag: str = "") -> Response:
+@in_threads("searching")
+def grid_page(service: ServiceDep, tag: str = "") -> Response:
     """Show photos that most certainly have a tag; without one, the tag of most such photos."""
-    return render("review_grid.html", **await service.searching.run(_screen, service, tag, []))
+    return render("review_grid.html", **_screen(service, tag, []))
 
 
 @router.post("/review/grid")
 @allow_body(MEDIUM_BODY)
 async def answer_screen(
-    request: Request,
-    service: ServiceDep,
-    do: Annotated[str, Form()],
-    tag: Annotated[str, Form()] = "",
-    image: Ids = [],  # noqa: B006
-    wrong: Ids = [],  # noqa: B006
-    trail: Annotated[str, Form()] = "[]",
-) -> Response:
+    request: Request, service: ServiceDep, do: Annotated[Literal["accept", "skip", "undo"], Form()],
+    tag: FormText = "", image: Ids = [], wrong: Ids = [], trail: FormText = "[]",  # noqa: B006
+) -> Response:  # fmt: skip
     """Accept the photos that a person saw, except the wrong ones; or skip the tag, or undo the last screen."""
-    try:
-        screens = _TRAIL.validate_json(trail)[-MAX_TRAIL:]
-    except ValidationError:
-        problem = "Your earlier answers can't be read."
-        raise UserError(problem, setting="trail", advice="Open /review/grid again.") from None
-
-    check_choice(do, "do", ("accept", "skip", "undo"))
+    screens = read_trail(_TRAIL, trail, "/review/grid")
     marked: set[int] = set()
     if do == "accept":
         right = [number for number in image if number not in wrong]
@@ -79,7 +68,7 @@ async def answer_screen(
         tag, message = last.tag, f"{last.tag}: one more time"
         if last.step >= 0:
             marked = await service.searching.run(rejected_in, service.catalogue, last.step)
-            await undo_stored_step(service, last.step)
+            await service.writing.run(undo_stored_step, service, last.step)
             message = f"{tag}: undone for {count_of(last.n_photos, 'photo')}"
     else:
         message = "There is nothing to undo"
@@ -91,11 +80,7 @@ async def answer_screen(
 
 
 def _screen(
-    service: Service,
-    tag: str,
-    screens: list[Screen],
-    marked: frozenset[int] | set[int] = frozenset(),
-    message: str = "",
+    service: Service, tag: str, screens: list[Screen], marked: Collection[int] = (), message: str = ""
 ) -> dict[str, object]:
     """Return the values of the template: the photos, those of the next screen to load ahead, and the progress."""
     catalogue, n = service.catalogue, len(PHOTO_KEYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,15 +25,16 @@ from visterm.web.pages.form import (
     FoundPhotos,
     GridPhoto,
     SearchForm,
-    confidences_differ,
+    first_day,
     grid_photos,
+    last_day,
     search_photos,
     tags_in,
 )
 from visterm.web.pages.library import start_values
 from visterm.web.pages.render import PageRoute, is_for_script, local, render
 from visterm.web.security import local_address
-from visterm.web.service import ServiceDep
+from visterm.web.service import ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -50,36 +52,39 @@ class Results(NamedTuple):
     photos: list[GridPhoto]
     notes: list[str]
     more: str | None  # Address of the next page
-    differ: bool = False  # Whether confidences tell the photos apart
     earlier: str | None = None  # Address of the previous page
     total: str = ""  # Number of photos on all pages, in words
     suggestion: str = ""  # The words with known tags in place of misspelled ones
 
 
 @router.get("/")
-async def search_page(request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def search_page(request: Request, service: ServiceDep) -> Response:
     """Show the photos that a search finds; for the script, only the next photos."""
     form = SearchForm.read(request.query_params)
     catalogue = service.catalogue
-    is_whole_page = not is_for_script(request)
-    results = await service.searching.run(_results, catalogue, form, is_whole_page)
-    if not is_whole_page:
+    results = _results(catalogue, form, refresh=not is_for_script(request))
+    if is_for_script(request):
         return render("_grid.html", results=results, form=form)
     relations = catalogue.tagger.relations
     expands = form.q and not form.start and (len(relations.part_of) or len(relations.is_a))
-    related = local("/related", q=form.q) if expands else None
-    facts = await service.searching.run(_facts, catalogue, form)
     words = [share.word for item in results.photos[:1] for share in item.shares if share.wanted]
-    words = list(dict.fromkeys([*words, *tags_in(form.predicted), *tags_in(form.tag)]))
-    start = await service.searching.run(start_values, service)
-    values = {"results": results, "related": related, "words": words, "start": start}
-    return render("search.html", query=form.q, form=form, **values, **facts)
+    return render(
+        "search.html", query=form.q, form=form, results=results, start=start_values(service),
+        related=local("/related", q=form.q) if expands else None,
+        words=list(dict.fromkeys([*words, *tags_in(form.predicted), *tags_in(form.tag)])), **_facts(catalogue, form),
+    )  # fmt: skip
 
 
 @router.get("/related")
-async def related(request: Request, service: ServiceDep, q: str = "") -> Response:
-    """Show photos of parts of the things that a search is for, and of similar things."""
-    groups = await service.searching.run(_related, service.catalogue, q)
+@in_threads("searching")
+def related(request: Request, service: ServiceDep, q: str = "") -> Response:
+    """Show photos of parts of the things that a search is for, and of similar things, if the run knows any."""
+    groups: list[tuple[Group, list[GridPhoto]]] = []
+    for relation in EXPANSIONS:
+        with suppress(VistermError):  # the run has no relations of this kind, or all words have a minus
+            expanded = service.catalogue.expand(q, relation, PHOTOS_PER_GROUP)
+            groups += [(group, grid_photos(service.catalogue, group.hits)) for group in expanded]
     return render("_related.html" if is_for_script(request) else "related.html", groups=groups, query=q)
 
 
@@ -99,15 +104,15 @@ async def by_picture(request: Request, service: ServiceDep) -> Response:
 
 def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
     result = search_photos(catalogue, form, refresh=refresh)
-    items = grid_photos(catalogue, result.page(catalogue, form.start), result.words)
-    notes = result.notes
+    end = form.start + PHOTOS_PER_PAGE
+    hits = result.hits[form.start : end] or catalogue.hits(result.ids[form.start : end])
+    items, notes = grid_photos(catalogue, hits, result.words), result.notes
     if not items and len(result.ids):
         n_photos = count_of(len(result.ids), "photo")
         notes = [*notes, f"This search shows {n_photos}, and this page is after the last one."]
-    end = form.start + PHOTOS_PER_PAGE
     more = form.address(start=end) if end < len(result.ids) else None
     earlier = form.address(start=max(form.start - PHOTOS_PER_PAGE, 0)) if form.start and items else None
-    return Results(items, notes, more, confidences_differ(items), earlier, _count(form, result), result.suggestion)
+    return Results(items, notes, more, earlier, _count(form, result), result.suggestion)
 
 
 def _count(form: SearchForm, result: FoundPhotos) -> str:
@@ -133,19 +138,8 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
 
     facts = catalogue.stored.database.keep("facts", compute)
     facets = narrower_facets(catalogue, form)
-    return facts | {"crumbs": crumbs(form), "narrower": facets, "sorts": SORTS, "labels": LABELS}
-
-
-def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPhoto]]]:
-    """Return photos of parts of the things that the words mean, and of similar things, if the run knows any."""
-    related_photos: list[tuple[Group, list[GridPhoto]]] = []
-    for relation in EXPANSIONS:
-        try:
-            groups = catalogue.expand(words, relation, PHOTOS_PER_GROUP)
-        except VistermError:  # the run has no relations of this kind, or all words have a minus
-            continue
-        related_photos += [(group, grid_photos(catalogue, group.hits)) for group in groups]
-    return related_photos
+    days = {"first_day": first_day(form.taken_from), "last_day": last_day(form.taken_to)}
+    return facts | days | {"crumbs": crumbs(form), "narrower": facets, "sorts": SORTS, "labels": LABELS}
 
 
 @router.post("/chosen")
@@ -161,15 +155,16 @@ async def change_chosen(request: Request, service: ServiceDep) -> Response:
     tag = tag if do in ("give", "take") else word
     if not tag.strip():
         raise UserError("Type a tag first.", setting="tag", value=tag)
-    step = await store_step(service, [int(number) for number in ids], **{do: [tag]})
+    step = await service.writing.run(store_step, service, [int(number) for number in ids], **{do: [tag]})
     message = MESSAGES[do].format(tag, count_of(len(step.images), "photo"))
     return _message(request, message=message, number=step.number, images=step.images, do=do)
 
 
 @router.post("/steps/{number}/undo")
-async def undo_chosen(number: StepNumber, request: Request, service: ServiceDep) -> Response:
+@in_threads("writing")
+def undo_chosen(service: ServiceDep, number: StepNumber, request: Request) -> Response:
     """Undo a step."""
-    step = await undo_stored_step(service, number)
+    step = undo_stored_step(service, number)
     message = f"Undone for {count_of(len(step.images), 'photo')}"
     return _message(request, message=message, number=None, images=step.images, do="undo")
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from visterm.core.checks import check_choice
 from visterm.core.vocabulary import tag_key
-from visterm.data.tag_rules import Alias
 from visterm.library.dictionary import merge_tags, suggest_merges, tag_counts, tree_level
 from visterm.library.feedback import TagCount
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
+from visterm.web.bodies import FormText
 from visterm.web.errors import HttpError
 from visterm.web.pages.form import SearchForm, grid_photos
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, render
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import ServiceDep, has_tag_vectors, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -37,6 +36,7 @@ ORDERS: dict[str, Callable[[TagCount], tuple[float | str, ...]]] = {
 }
 """Orders of the list; "precision" puts the worst tags first, as these need attention."""
 
+Order = Literal["images", "name", "precision", "predicted"]
 View = Literal["", "tree", "list"]
 """How tags are listed; empty: as a tree if they have one."""
 
@@ -51,103 +51,85 @@ LETTER_WIDTH = 0.58  # Average width of a letter, as a share of its height; a li
 
 
 @router.get("/tags")
-async def tags_page(
-    request: Request, service: ServiceDep, order: str = "images", find: str = "", start: int = 0, view: View = ""
+@in_threads("browsing")
+def tags_page(
+    request: Request, service: ServiceDep, order: Order = "images", find: str = "", start: int = 0, view: View = ""
 ) -> Response:
     """List the tags: as a tree if they have one, unless the list is requested or `find` is set."""
-    check_choice(order, "order", ORDERS)
     catalogue = service.catalogue
     has_tree = catalogue.tagger.tree is not None
     as_tree = has_tree and not find and not is_for_script(request) and view != "list"
-    level = await service.browsing.run(tree_level, catalogue) if as_tree else None
-
-    def list_tags() -> list[TagCount]:
-        key = tag_key(find)
-        return sorted((count for count in tag_counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
-
-    counts = await service.browsing.run(list_tags)
-    start = max(start, 0)
+    key, start = tag_key(find), max(start, 0)
+    counts = sorted((count for count in tag_counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
     end = 0 if as_tree else start + TAGS_PER_PAGE
     more = local("/tags", order=order, find=find, start=end, view=view) if 0 < end < len(counts) else None
     return render(
         "_tag_rows.html" if is_for_script(request) else "tags.html", tags=counts[start:end], n_tags=len(counts),
-        order=order, orders=list(ORDERS), find=find, more=more, has_map=service.run_facts().has_tag_vectors,
-        least=PREDICTED_FROM, has_tree=has_tree, level=level, form=None,
+        order=order, orders=list(ORDERS), find=find, more=more, has_map=has_tag_vectors(catalogue.tagger),
+        least=PREDICTED_FROM, has_tree=has_tree, level=tree_level(catalogue) if as_tree else None, form=None,
     )  # fmt: skip
 
 
 @router.get("/tags/tree")
-async def tree_page(request: Request, service: ServiceDep, under: str = "") -> Response:
+@in_threads("browsing")
+def tree_page(request: Request, service: ServiceDep, under: str = "") -> Response:
     """List the tags directly under a tag of the tree."""
-    level = await service.browsing.run(tree_level, service.catalogue, under)
+    level = tree_level(service.catalogue, under)
     return render("_tree.html" if is_for_script(request) else "tree.html", level=level, under=under, form=None)
 
 
 @router.get("/facets")
-async def facets_page(request: Request, service: ServiceDep, under: str = "") -> Response:
+@in_threads("browsing")
+def facets_page(request: Request, service: ServiceDep, under: str = "") -> Response:
     """List the tags to filter by, of the photos that pass the filters: at the top, or directly under a tag."""
     form = SearchForm.read(request.query_params)
-    level = await service.browsing.run(tree_level, service.catalogue, under, form.among)
+    level = tree_level(service.catalogue, under, form.among)
     used_tags = [item for item in level if item.images][:TAGS_PER_PAGE]
     return render("_tree.html" if is_for_script(request) else "tree.html", level=used_tags, under=under, form=form)
 
 
 @router.get("/tag")
-async def tag_page(service: ServiceDep, name: str) -> Response:
+@in_threads("browsing")
+def tag_page(service: ServiceDep, name: str) -> Response:
     """Show one tag."""
-    return render("tag.html", **await service.browsing.run(_tag_page_values, service, name))
-
-
-@router.get("/tags/alike")
-async def alike_tags(request: Request, service: ServiceDep) -> Response:
-    """Suggest tags to merge: tags of photos that may mean the same."""
-    catalogue = service.catalogue
-
-    def suggest() -> list[Alias]:
-        key = ("merges", catalogue.tagger.fingerprint)
-        return catalogue.stored.database.keep(key, lambda: suggest_merges(catalogue))[:MAX_SUGGESTIONS]
-
-    aliases = await service.browsing.run(suggest)
-    return render("_alike_tags.html" if is_for_script(request) else "alike_tags.html", aliases=aliases)
-
-
-@router.post("/tags/merge")
-async def merge(
-    request: Request, service: ServiceDep, tag: Annotated[str, Form()], into: Annotated[str, Form()]
-) -> Response:
-    """Replace one tag by another on all photos."""
-    n_images = await service.writing.run(merge_tags, service.catalogue, tag, into)
-    return answer_form(request, "_merged.html", local("/tag", name=into), tag=tag, into=into, n_images=n_images)
-
-
-@router.get("/tags/map")
-async def map_page(request: Request, service: ServiceDep, drawn: bool = False) -> Response:
-    """Show the page of the tags' map at once, or with `drawn` the map itself, which takes seconds the first time."""
-    if not service.run_facts().has_tag_vectors:
-        todo = what_to_do(service.catalogue.tagger.model)
-        raise HttpError(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
-    tags = None
-    if drawn:
-        try:
-            tags = draw_map(await service.tag_map())
-        except HttpError as error:
-            if error.status_code != 503:
-                raise
-    page = "_map.html" if drawn and is_for_script(request) else "map.html"
-    return render(page, drawn=tags)
-
-
-def _tag_page_values(service: Service, name: str) -> dict[str, object]:
     catalogue = service.catalogue
     keys = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
     count = next((count for count in tag_counts(catalogue) if tag_key(count.tag) in keys), None)
     if count is None:
         raise HttpError(404, f"No photo has the tag '{name}', and it was not learned.")
     neighbours = []
-    if count.learned and service.run_facts().has_tag_vectors:
+    if count.learned and has_tag_vectors(catalogue.tagger):
         neighbours = catalogue.tagger.neighbours(count.tag, N_NEIGHBOURS)
     examples = grid_photos(catalogue, catalogue.browse(Filter(tags=(count.tag,)), N_EXAMPLES).hits)
-    return {"count": count, "neighbours": neighbours, "examples": examples}
+    return render("tag.html", count=count, neighbours=neighbours, examples=examples)
+
+
+@router.get("/tags/alike")
+@in_threads("browsing")
+def alike_tags(request: Request, service: ServiceDep) -> Response:
+    """Suggest tags to merge: tags of photos that may mean the same."""
+    catalogue = service.catalogue
+    key = ("merges", catalogue.tagger.fingerprint)
+    aliases = catalogue.stored.database.keep(key, lambda: suggest_merges(catalogue))[:MAX_SUGGESTIONS]
+    return render("_alike_tags.html" if is_for_script(request) else "alike_tags.html", aliases=aliases)
+
+
+@router.post("/tags/merge")
+@in_threads("writing")
+def merge(request: Request, service: ServiceDep, tag: FormText, into: FormText) -> Response:
+    """Replace one tag by another on all photos."""
+    n_images = merge_tags(service.catalogue, tag, into)
+    return answer_form(request, "_merged.html", local("/tag", name=into), tag=tag, into=into, n_images=n_images)
+
+
+@router.get("/tags/map")
+async def map_page(request: Request, service: ServiceDep, drawn: bool = False) -> Response:
+    """Show the page of the tags' map at once, or with `drawn` the map itself, which takes seconds the first time."""
+    if not has_tag_vectors(service.catalogue.tagger):
+        todo = what_to_do(service.catalogue.tagger.model)
+        raise HttpError(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
+    page = "_map.html" if drawn and is_for_script(request) else "map.html"
+    return render(page, drawn=draw_map(await service.tag_map()) if drawn else None)
 
 
 class DrawnTag(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import IO, Annotated, cast
+from typing import IO, Annotated, Literal, cast
 
 from fastapi import APIRouter, Form, Request, Response
 from starlette.responses import StreamingResponse
@@ -20,12 +21,12 @@ from visterm.library.steps import MAX_PHOTOS
 from visterm.store.connected import PARENT
 from visterm.store.filters import MAX_INT
 from visterm.web.api.jobs import JobId, start_export
-from visterm.web.bodies import MEDIUM_BODY, allow_body
+from visterm.web.bodies import MEDIUM_BODY, FormFlag, FormText, allow_body
 from visterm.web.errors import HttpError
 from visterm.web.exports import EXPORT, last_dry_run
 from visterm.web.pages.library import answer_job, latest_job
 from visterm.web.pages.render import PAGE_HEADERS, PageRoute, render
-from visterm.web.service import Service, ServiceDep
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -46,32 +47,23 @@ CHUNK_BYTES = 2**20
 
 
 @router.get("/write")
-async def write_page(request: Request, service: ServiceDep) -> Response:
+@in_threads("searching")
+def write_page(request: Request, service: ServiceDep) -> Response:
     """Show the form, and the last export."""
-
-    def find() -> dict[str, object]:
-        connection = service.catalogue.stored.connected.get()
-        return {"connection": connection, **latest_job(service, EXPORT)}
-
     return render(
         "write.html", programs=PROGRAMS, precisions=PRECISIONS, parent=PARENT,
-        may_write=service.access.may_write(request), **await service.searching.run(find),
+        may_write=service.access.may_write(request), connection=service.catalogue.stored.connected.get(),
+        **latest_job(service, EXPORT),
     )  # fmt: skip
 
 
 @router.post("/write")
 async def try_or_undo(
-    request: Request,
-    service: ServiceDep,
-    to: Annotated[str, Form()],
-    do: Annotated[str, Form(pattern="^(try|undo)$")],
-    precision: Annotated[str, Form()] = "",
-    branch: Annotated[bool, Form()] = False,
-    take_off: Annotated[bool, Form()] = False,
-) -> Response:
+    request: Request, service: ServiceDep, to: FormText, do: Annotated[Literal["try", "undo"], Form()],
+    precision: Annotated[Literal["", "0.8", "0.9", "0.95"], Form()] = "", branch: FormFlag = False,
+    take_off: FormFlag = False,
+) -> Response:  # fmt: skip
     """Show what would be written, or remove what was written."""
-    if precision not in PRECISIONS:
-        raise UserError(setting="precision", value=precision, expected="0.8, 0.9 or 0.95")
     export = ExportRequest(to=to, undo=True)
     if do == "try":
         limits = Limits(precision=float(precision) if precision else None)
@@ -81,14 +73,12 @@ async def try_or_undo(
 
 
 @router.post("/write/{job_id}")
-async def write_tried(
-    job_id: JobId, request: Request, service: ServiceDep, into_photos: Annotated[bool, Form()] = False
-) -> Response:
+async def write_tried(job_id: JobId, request: Request, service: ServiceDep, into_photos: FormFlag = False) -> Response:
     """Write what the last dry run showed; `job_id` is its job."""
     tried = await service.searching.run(last_dry_run, service.catalogue.stored)
     if tried is None or tried.job != job_id:
         raise HttpError(409, "Something else was tried or written since. Show again what would be written.")
-    return await _start(request, service, tried.to_write(), into_photos=into_photos)
+    return await _start(request, service, replace(tried.request, dry_run=False), into_photos=into_photos)
 
 
 async def _start(request: Request, service: Service, export: ExportRequest, *, into_photos: bool) -> Response:

@@ -1,7 +1,7 @@
 // The map of the photos on one canvas: dots as pixels of one image, thumbnails of some photos once few are in view.
 "use strict";
 (() => {
-  const { one, all, notify, fetchPart, putHtml } = window.visterm;
+  const { one, all, notify, fetchPart, putHtml, dragAndZoom } = window.visterm;
   const canvas = one("#photo-map");
   if (!canvas) return;
   const MAX_THUMBS = 600; // photos in view up to which thumbnails are drawn
@@ -182,45 +182,16 @@
     viewChanged();
   }
 
-  function moveBy(x, y) { // in pixels of the canvas
-    const s = scale() * 65535;
+  function moveBy(x, y) {
+    const s = (scale() * 65535) / ratio;
     view.x = Math.min(Math.max(view.x + x / s, 0), 1);
     view.y = Math.min(Math.max(view.y + y / s, 0), 1);
     viewChanged();
   }
 
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    zoomBy(Math.exp(-Math.sign(event.deltaY) * Math.min(Math.abs(event.deltaY), 120) / 400), onMap(event));
-  }, { passive: false });
-
-  const fingers = new Map();
-  let hasMoved = false;
-  canvas.addEventListener("pointerdown", (event) => {
-    if (!fingers.size) hasMoved = false;
-    fingers.set(event.pointerId, event);
-    canvas.setPointerCapture(event.pointerId);
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    const previous = fingers.get(event.pointerId);
-    if (!previous) return;
-    const other = [...fingers.values()].find((finger) => finger.pointerId !== event.pointerId);
-    if (other) {
-      const distance = (finger) => Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
-      zoomBy(Math.max(distance(event), 1) / Math.max(distance(previous), 1), onMap(other));
-      hasMoved = true;
-    } else if (hasMoved || Math.hypot(event.clientX - previous.clientX, event.clientY - previous.clientY) > 4) {
-      hasMoved = true;
-      moveBy((previous.clientX - event.clientX) * ratio, (previous.clientY - event.clientY) * ratio);
-    } else return;
-    fingers.set(event.pointerId, event);
-  });
-  for (const end of ["pointerup", "pointercancel"])
-    canvas.addEventListener(end, (event) => fingers.delete(event.pointerId));
-
+  const actionOf = dragAndZoom(canvas, { moveBy, zoomBy, onMap });
   const open = (id) => id !== undefined && location.assign(`/image/${id}`);
   canvas.addEventListener("click", (event) => {
-    if (hasMoved) return;
     const at = onMap(event), maxDistance = (THUMB_SIDE * ratio) / 2 / (scale() * 65535);
     let best = maxDistance * maxDistance, nearestId;
     for (let i = 0; i < ids.length; i++) {
@@ -233,25 +204,13 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey && event.key.startsWith("Arrow")) return;
     if (event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog, #in-view")) return;
-    const step = Math.min(width, height) / 6;
-    const action = {
-      ArrowLeft: () => moveBy(-step, 0), ArrowRight: () => moveBy(step, 0),
-      ArrowUp: () => moveBy(0, -step), ArrowDown: () => moveBy(0, step),
-      "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), 0: () => zoomBy(0),
-      Enter: event.target === canvas ? () => open(nearMiddle()[0]) : undefined,
-    }[event.key];
+    const action = event.key === "Enter" && event.target === canvas ? () => open(nearMiddle()[0]) : actionOf(event.key);
     if (!action) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     action();
   }, true);
 
-  const buttons = one(".map-buttons");
-  buttons.hidden = false;
-  buttons.addEventListener("click", (event) => {
-    const direction = event.target.dataset?.zoom;
-    if (direction !== undefined) zoomBy({ 1: 1.6, "-1": 1 / 1.6, 0: 0 }[direction]);
-  });
   resize(); // the coordinates may arrive before the observer's first call
   new ResizeObserver(resize).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", resize);

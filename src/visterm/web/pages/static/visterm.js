@@ -359,12 +359,62 @@
     });
   }
 
-  // ---- The map of the tags ---------------------------------------------------------------------------------------
+  // ---- Maps, of tags and of photos ---------------------------------------------------------------------------------
+
+  // Lets people drag and zoom a map; returns what a key does. `moveBy` expects pixels of the page.
+  function dragAndZoom(map, { moveBy, zoomBy, onMap }) {
+    const fingers = new Map();
+    let hasMoved = false;
+    map.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      zoomBy(Math.exp(-Math.sign(event.deltaY) * Math.min(Math.abs(event.deltaY), 120) / 400), onMap(event));
+    }, { passive: false });
+    map.addEventListener("pointerdown", (event) => {
+      if (!fingers.size) hasMoved = false;
+      fingers.set(event.pointerId, event);
+    });
+    map.addEventListener("pointermove", (event) => {
+      const previous = fingers.get(event.pointerId);
+      if (!previous) return;
+      const other = [...fingers.values()].find((finger) => finger.pointerId !== event.pointerId);
+      if (other) {
+        const distance = (finger) => Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
+        zoomBy(Math.max(distance(event), 1) / Math.max(distance(previous), 1), onMap(other));
+      } else if (hasMoved || Math.hypot(event.clientX - previous.clientX, event.clientY - previous.clientY) > 4) {
+        if (!map.hasPointerCapture(event.pointerId)) map.setPointerCapture(event.pointerId);
+        moveBy(previous.clientX - event.clientX, previous.clientY - event.clientY);
+      } else return;
+      hasMoved = true;
+      fingers.set(event.pointerId, event);
+    });
+    for (const end of ["pointerup", "pointercancel", "pointerleave"])
+      map.addEventListener(end, (event) => fingers.delete(event.pointerId));
+    map.addEventListener("click", (event) => { // the end of a drag opens nothing
+      if (!hasMoved) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }, true);
+    const buttons = one(".map-buttons");
+    buttons.hidden = false;
+    buttons.addEventListener("click", (event) => {
+      const direction = event.target.dataset?.zoom;
+      if (direction !== undefined) zoomBy({ 1: 1.6, "-1": 1 / 1.6, 0: 0 }[direction]);
+    });
+    return (key) => {
+      const step = Math.min(map.clientWidth, map.clientHeight) / 6;
+      return {
+        ArrowLeft: () => moveBy(-step, 0), ArrowRight: () => moveBy(step, 0),
+        ArrowUp: () => moveBy(0, -step), ArrowDown: () => moveBy(0, step),
+        "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), 0: () => zoomBy(0),
+      }[key];
+    };
+  }
 
   function addMapControls(map) {
-    const MAP_SIDE = 1000, ZOOMS = [1, 2, 4, 8, 16, 32, 64], fingers = new Map();
-    let zoom = 1, x = 0, y = 0, hasMoved = false;
+    const MAP_SIDE = 1000, ZOOMS = [1, 2, 4, 8, 16, 32, 64];
+    let zoom = 1, x = 0, y = 0;
 
+    const unit = () => MAP_SIDE / zoom / Math.min(map.clientWidth, map.clientHeight);
     const draw = () => {
       const viewSide = MAP_SIDE / zoom;
       x = Math.min(Math.max(x, -viewSide / 2), MAP_SIDE - viewSide / 2);
@@ -381,60 +431,23 @@
       if (zoom === 1) x = y = 0;
       draw();
     };
+    const moveBy = (right, down) => {
+      x += right * unit();
+      y += down * unit();
+      draw();
+    };
     const onMap = (event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(map.getScreenCTM().inverse());
-    const unit = () => MAP_SIDE / zoom / Math.min(map.clientWidth, map.clientHeight);
 
-    map.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      zoomBy(event.deltaY < 0 ? 1.2 : 1 / 1.2, onMap(event));
-    }, { passive: false });
-    map.addEventListener("pointerdown", (event) => {
-      fingers.set(event.pointerId, event);
-      hasMoved = false;
-    });
-    map.addEventListener("pointermove", (event) => {
-      const previous = fingers.get(event.pointerId);
-      if (!previous) return;
-      const others = [...fingers.values()].filter((finger) => finger.pointerId !== event.pointerId);
-      if (others.length) {
-        const distance = (finger) => Math.hypot(finger.clientX - others[0].clientX, finger.clientY - others[0].clientY);
-        zoomBy(distance(event) / Math.max(distance(previous), 1), onMap(others[0]));
-        hasMoved = true;
-      } else if (hasMoved || Math.hypot(event.clientX - previous.clientX, event.clientY - previous.clientY) > 4) {
-        hasMoved = true;
-        if (!map.hasPointerCapture(event.pointerId)) map.setPointerCapture(event.pointerId);
-        x -= (event.clientX - previous.clientX) * unit();
-        y -= (event.clientY - previous.clientY) * unit();
-        draw();
-      } else return;
-      fingers.set(event.pointerId, event);
-    });
+    const actionOf = dragAndZoom(map, { moveBy, zoomBy, onMap });
     new ResizeObserver(draw).observe(map);
-    for (const end of ["pointerup", "pointercancel", "pointerleave"])
-      map.addEventListener(end, (event) => fingers.delete(event.pointerId));
-    map.addEventListener("click", (event) => hasMoved && event.preventDefault(), true);
     map.addEventListener("dragstart", (event) => event.preventDefault());
     map.addEventListener("keydown", (event) => {
-      const step = MAP_SIDE / zoom / 8;
-      const action = {
-        ArrowLeft: () => (x -= step), ArrowRight: () => (x += step),
-        ArrowUp: () => (y -= step), ArrowDown: () => (y += step),
-        "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), 0: () => zoomBy(0),
-      }[event.key];
+      const action = actionOf(event.key);
       if (!action || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       event.stopPropagation();
       action();
-      draw();
     });
-    const buttons = one(".map-buttons");
-    if (buttons) {
-      buttons.hidden = false;
-      buttons.addEventListener("click", (event) => {
-        const direction = event.target.dataset?.zoom;
-        if (direction !== undefined) zoomBy({ 1: 1.6, "-1": 1 / 1.6, 0: 0 }[direction]);
-      });
-    }
     draw();
   }
 
@@ -606,6 +619,6 @@
     if (page === "Review" && event.key === "h") hideHeat();
   });
 
-  window.visterm = { one, all, notify, fetchPart, putHtml, loadInto, focused, step, columns };
+  window.visterm = { one, all, notify, fetchPart, putHtml, loadInto, focused, step, columns, dragAndZoom };
   activate(document.body);
 })();
