@@ -148,6 +148,7 @@ def test_one_of_a_group_is_kept_by_keys_and_that_is_undone(window, catalogue):
 
 def test_all_groups_are_resolved_by_a_rule_at_once_and_that_is_undone(window, catalogue):
     page = window.open("/duplicates?rule=most+tags")
+    page.wait_for_load_state("networkidle")  # a thumbnail of a photo that is hidden by now would be missing
     page.locator("#group-all summary").click()
     page.locator("#group-all button.main").click()
     page.locator(".kept", has_text="One photo of each of 3 groups kept").wait_for()
