@@ -171,8 +171,8 @@ def test_what_the_server_loses_is_written_again_and_is_no_rejection(opened):
     fake.finish_jobs()
     photo, tag = min(ours(fake))
     connected = catalogue.stored.connected
-    key = next((p.photo_id, p.text) for p in connected.pairs("written") if (p.remote_id, p.text) == (photo, tag))
-    connected.set_state("written", [key])  # as after a kill: it was read once
+    pair = next(pair for pair in connected.pairs("written") if pair.remote_key == (photo, tag))
+    connected.set_state("written", [pair])  # as after a kill: it was read once
     fake.advance(600.0)
     fake.person_untags(photo, tag)
     fake.finish_jobs()

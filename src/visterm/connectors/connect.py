@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from visterm.connectors.contract import PhotoTag, RemoteLibrary
 from visterm.connectors.passes import write
 from visterm.connectors.pull import PREVIEWS, PeopleTagFilter, PullResult, fetch_previews, preview_file, read_changes
-from visterm.connectors.sync import PushSettings, connection_of, pull
+from visterm.connectors.sync import PushSettings, pull
 from visterm.core.errors import DataError, ServiceError, StorageError
 from visterm.core.persist import check_target, folder_kind
 from visterm.core.progress import SILENT, Progress, Say, silent
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
 """Names in the working folder next to the catalogue: the unfinished catalogue, the photos read so far, and the lock."""
-PHOTOS_PER_QUERY = 10_000
 TEST_TAG = "check"
 MAX_FOLDERS = 5  # Maximum number of external libraries to test
 MAX_PAGES = 10  # Maximum number of pages in which to look for test photos
@@ -71,9 +70,9 @@ def connect(
     catalogue = Catalogue.load(out, n_jobs=request.n_jobs)
     _check_same(out, catalogue.stored.connected.get(), connection)
     with catalogue.stored.writing():
-        catalogue.stored.connected.put(connection_of(catalogue)._replace(key_file=key))
+        catalogue.stored.connected.update(key_file=key)
         pulled = pull(catalogue, library, progress)
-        catalogue.stored.connected.put(connection_of(catalogue)._replace(synced=now()))
+        catalogue.stored.connected.update(synced=now())
         catalogue.stored.history.note("connect", kind=library.kind, address=library.address, photos=len(catalogue))
     return catalogue, pulled
 
@@ -127,10 +126,8 @@ def _fit_tagger(
     people_filter = PeopleTagFilter(connected, Counter(), Vocabulary([]))
     images: list[str] = []
     tags: list[list[str]] = []
-    after = 0
 
-    while photos := connected.with_preview(PHOTOS_PER_QUERY, after=after):
-        after = photos[-1].id
+    for photos in connected.with_preview():
         for photo in photos:
             photo_tags = people_filter.of(photo.id, photo.tags)
             if photo_tags or request.words:

@@ -32,7 +32,6 @@ PREVIEWS = "previews"
 MAX_DOWNLOADS = 4  # Number of parallel downloads of previews
 MAX_FAILURES_IN_A_ROW = 4  # After these, the problem is the server, not a single photo
 PREVIEWS_PER_COMMIT = 32  # Number of previews per commit
-PHOTOS_PER_QUERY = 10_000  # Number of photos in memory during indexing
 MAX_NAME_LENGTH = 255  # Longer names of photos are cut
 
 
@@ -147,9 +146,8 @@ def fetch_previews(
 def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = True) -> PullResult:
     """Index photos that were read and downloaded; with `learn`, record whether people changed tags."""
     stored, pulled = catalogue.stored, PullResult()
-    folder, after = folder_of(catalogue), 0
-    while photos := stored.connected.with_preview(PHOTOS_PER_QUERY, after=after, stale=True):
-        after = photos[-1].id
+    folder = folder_of(catalogue)
+    for photos in stored.connected.with_preview(stale=True):
         people_filter = PeopleTagFilter(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people_filter.of(photo.id, photo.tags) for photo in photos]
         paths, names = [str(preview_file(folder, photo.id)) for photo in photos], [photo.name for photo in photos]
@@ -304,12 +302,12 @@ class PeopleTagFilter:
         for pair in pairs:
             is_there = tag_key(pair.text) in remote_keys
             if pair.state == WRITTEN and tag_key(pair.text) in confirmed:
-                connected.give_up([(pair.photo_id, pair.text)])
+                connected.give_up(pair)
             elif pair.state == WRITTEN and not is_there:
                 states[OFF if pair.sure or pair.losses else LOST].append(pair)
             elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_present(self._prefixes):
                 states[WRITTEN].append(pair)
 
         for state, changed in states.items():
-            connected.set_state(state, [(pair.photo_id, pair.text) for pair in changed])
+            connected.set_state(state, changed)
         return states[OFF]

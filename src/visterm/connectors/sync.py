@@ -130,7 +130,7 @@ def sync(
         result = SyncRound(pull(catalogue, library, progress))
         _learn(catalogue, result, progress)
         if not dry_run:
-            stored.connected.put(connection_of(catalogue)._replace(settings=settings._asdict()))
+            stored.connected.update(settings=settings._asdict())
         if not has_cutoffs(catalogue):
             result.remarks.append(
                 "No predictions are written: the run knows no confidences yet. Tag at least 20 photos, or review some."
@@ -150,7 +150,7 @@ def sync(
                 "is tried again each day."
             )
         if not dry_run:
-            stored.connected.put(connection_of(catalogue)._replace(synced=now()))
+            stored.connected.update(synced=now())
             stored.history.note("sync", **{name: n for name, n in result.as_dict().items() if isinstance(n, int) and n})
     return result
 
@@ -216,4 +216,4 @@ def _learn(catalogue: Catalogue, result: SyncRound, progress: Progress) -> None:
             return
         assert catalogue.stored.folder is not None
         result.learned = outcome_text(learned, catalogue.stored.folder)
-    connected.mark_learned()
+    connected.update(learn_from=None)
