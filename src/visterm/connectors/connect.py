@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from visterm.connectors.contract import PhotoTag, RemoteLibrary
 from visterm.connectors.passes import write
@@ -21,15 +20,13 @@ from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.tag_tree import PATHS
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.fitting import check_request
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import WriterLock
 from visterm.store.connected import NOT_OURS, PARENT, Connected, ProgramConnection, RemotePhoto
 from visterm.store.database import Database, now
 from visterm.tagging.tagger import Tagger
-
-if TYPE_CHECKING:
-    from visterm.learning.fit_request import FitRequest
 
 CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
 """Names in the working folder next to the catalogue: the unfinished catalogue, the photos read so far, and the lock."""
@@ -189,7 +186,7 @@ def _try_photo(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list
     label = f"{photo.name} (external library {photo.folder[:8]})" if photo.folder else photo.name
     pair = PhotoTag(photo.id, tag)
     start = time.monotonic()
-    outcome = write(library, [pair], [], touched={}, careful=False)
+    outcome = write(library, [pair], touched={}, careful=False)
     seconds, key = time.monotonic() - start, pair[:2]
     is_kept = key in outcome.existing and key not in outcome.unsettled
     reasons = [refusal.reason for refusal in outcome.refused]
@@ -204,7 +201,7 @@ def _try_photo(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list
             "written, the server undoes tags; visterm leaves such libraries alone."
         )
 
-    write(library, [], [pair], touched={}, careful=False)
+    write(library, [pair], remove=True, touched={}, careful=False)
     is_gone = key not in library.existing([pair])
     lines.append(f"{label}: the tag was taken back." if is_gone else f"{label}: the tag {tag} can't be taken back.")
     return is_kept, is_gone

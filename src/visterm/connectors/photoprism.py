@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 from urllib.parse import urlencode
 
@@ -22,6 +21,7 @@ from visterm.connectors.photoprism_photos import (
     updated_at,
 )
 from visterm.core.errors import DataError, ServiceError
+from visterm.core.threads import map_ahead
 from visterm.core.web_client import Patience, ServerAnswer, server_address
 from visterm.store.connected import PROGRAMS
 
@@ -220,10 +220,7 @@ class PhotoPrismLibrary:
 
     def _photos(self, uids: Collection[str]) -> dict[str, LabelledPhoto]:
         """Query photos in a few threads; the result has archived photos, but no deleted ones."""
-        if not uids:
-            return {}
-        with ThreadPoolExecutor(min(PHOTOS_AT_ONCE, len(uids)), thread_name_prefix="visterm-photoprism") as pool:
-            photos = list(pool.map(self._photo, uids))
+        photos = map_ahead(self._photo, uids, PHOTOS_AT_ONCE, 2 * PHOTOS_AT_ONCE, "visterm-photoprism")
         return {photo.id: photo for photo in photos if photo is not None}
 
     def _photo(self, uid: str) -> LabelledPhoto | None:

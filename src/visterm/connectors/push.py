@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from visterm.connectors.contract import PhotoTag, RemoteLibrary, batches, connector_class
 from visterm.connectors.passes import BUSY_REASON, CHANGED_REASON, WriteResult, write
@@ -15,14 +15,12 @@ from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.tag_tree import own_names, path_text
+from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import CatalogueSource, Limits
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import ACTIVE, LEAVING, LOST, NOT_OURS, OFF, PLANNED, TAKEN, WRITTEN, Connected, LoggedPair
 from visterm.store.database import now
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.catalogue import StoredCatalogue
 
 PAIRS_PER_BATCH = 5000  # Number of pairs that are planned, written and verified at a time
 RECHECK_SECONDS = 10.0  # Wait after the last job before pairs are verified again
@@ -344,7 +342,7 @@ class _PairWriter:
 
         by_key = {pair.remote_key: pair for pair in pairs}
         touched = connected.touched(pair.photo_id for pair in pairs)
-        outcome = write(self._library, [*map(_pair, pairs)], [], touched=touched)
+        outcome = write(self._library, [*map(_pair, pairs)], touched=touched)
         refused = {refusal.pair[:2]: refusal.reason for refusal in outcome.refused}
         open_keys = outcome.unsent | outcome.unsettled
         written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
@@ -374,7 +372,7 @@ class _PairWriter:
                 continue
             connected.set_state(LEAVING, batch)
             touched = connected.touched(pair.photo_id for pair in batch)
-            outcome = write(self._library, [], [*map(_pair, batch)], touched=touched, careful=careful)
+            outcome = write(self._library, [*map(_pair, batch)], remove=True, touched=touched, careful=careful)
             connected.set_touched(outcome.stamps)
 
             remaining = outcome.existing | outcome.unsent

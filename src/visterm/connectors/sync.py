@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from visterm.connectors.contract import RemoteLibrary, connector_class, open_library
 from visterm.connectors.keys import check_allowed, read_key
@@ -22,13 +22,11 @@ from visterm.connectors.push import PushResult, has_cutoffs, push, recover, remo
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.wording import count_of
+from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import branch_path
 from visterm.library.learned import outcome_text
 from visterm.store.connected import PARENT, ProgramConnection
 from visterm.store.database import as_text, now
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
 
 DEFAULT_PRECISION = 0.9
 CONNECT_ADVICE = (
@@ -183,16 +181,15 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
     folder = folder_of(catalogue)
-    moved_previews = []  # Paths to update if the catalogue's folder was moved
-    for image_id, photo_id, path in stored.database.rows(
+    previews = stored.database.rows(
         "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
         "WHERE images.state = 'here' ORDER BY images.id"
-    ):
-        if path != (file := str(preview_file(folder, photo_id))):
-            moved_previews.append((as_text(file), as_text(os.path.dirname(file)), image_id))
-
-    statement = "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?"
-    stored.database.write_many(statement, moved_previews)
+    )
+    files = {image_id: (str(preview_file(folder, photo_id)), path) for image_id, photo_id, path in previews}
+    stored.database.write_many(  # if the catalogue's folder was moved
+        "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?",
+        [(as_text(file), as_text(os.path.dirname(file)), i) for i, (file, path) in files.items() if file != path],
+    )
 
     read_changes(stored.connected, library, progress)
     deleted = find_deleted(catalogue, library, progress)

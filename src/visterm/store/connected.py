@@ -161,7 +161,7 @@ class Connected(CatalogueTable):
         """Record that people changed tags since `run` was trained, unless an earlier change is recorded."""
         self._database.write("UPDATE connection SET learn_from = coalesce(learn_from, ?)", (run,))
 
-    def update(self, **values: object) -> None:
+    def update(self, **values: Any) -> None:
         """Change some fields of the stored connection."""
         with self._database.transaction():
             connection = self.get()
@@ -200,18 +200,11 @@ class Connected(CatalogueTable):
         return int(self._database.value(statement, (NOT_OURS,)))
 
     def to_fetch(self) -> list[tuple[int, str, str, str]]:
-        """List id, remote id, version and name of the photos whose preview is missing or outdated."""
+        """List id, remote id, version and name of photos whose preview is outdated, or that are ready without one."""
         return self._database.rows(
-            "SELECT id, remote_id, version, name FROM remote_photos "
-            "WHERE state = 'here' AND version != '' AND fetched IS NOT version ORDER BY id"
+            "SELECT id, remote_id, version, name FROM remote_photos WHERE state = 'here' "
+            "AND ((version != '' AND fetched IS NOT version) OR (version = '' AND ready)) ORDER BY id"
         )
-
-    def without_preview(self) -> list[str]:
-        """List the photos that are ready but have no preview, as "name (remote id)"."""
-        rows = self._database.rows(
-            "SELECT name, remote_id FROM remote_photos WHERE state = 'here' AND version = '' AND ready ORDER BY id"
-        )
-        return [f"{name} ({remote_id})" for name, remote_id in rows]
 
     def set_touched(self, stamps: Mapping[str, str]) -> None:
         """Store the time stamps that photos had after visterm's latest request: remote id -> stamp."""

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.data.tag_tree import TagTree
 from visterm.store.database import WHO, CatalogueTable, as_text, now
 from visterm.store.images import as_list
-
-if TYPE_CHECKING:
-    from visterm.data.tag_tree import TagTree
 
 SOURCES = ("file", "person")
 VERDICTS = (-1, 0, 1)
