@@ -65,7 +65,7 @@ def test_passes_write_all_tags_and_take_all_of_them_back(fake):
     assert fake.asked("PUT /api/tags/assets") - before == 1, "photos of the same tags go together"
     fake.finish_jobs()
     assert outcome.existing == ours(fake) == {pair[:2] for pair in pairs}
-    assert (outcome.unsent, outcome.unsettled, outcome.refused) == (set(), set(), [])
+    assert (outcome.unsent, outcome.unsettled, outcome.refused) == (set(), set(), {})
     outcome = passes.write(library, pairs, remove=True, touched=outcome.stamps)
     fake.finish_jobs()
     assert outcome.existing == ours(fake) == set()

@@ -189,7 +189,7 @@ def _try_photo(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list
     outcome = write(library, [pair], touched={}, careful=False)
     seconds, key = time.monotonic() - start, pair[:2]
     is_kept = key in outcome.existing and key not in outcome.unsettled
-    reasons = [refusal.reason for refusal in outcome.refused]
+    reasons = [*outcome.refused.values()]
 
     if is_kept:
         lines.append(f"{label}: the tag {tag} is kept, which was sure after {seconds:.0f} s.")

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from visterm.connectors.contract import PhotoTag, RefusedTag, RemoteLibrary
+from visterm.connectors.contract import PairKey, PhotoTag, RemoteLibrary
 
 STALL_SECONDS = 120.0  # If no photo's jobs end for this long, leave the remaining photos for the next round
 NO_JOB_SECONDS = 30.0  # The same limit for requests that may have changed nothing, so that no job was started
@@ -15,8 +15,6 @@ PAUSES = (1.0, 1.0, 2.0, 2.0, 3.0)  # Seconds between checks; the last pause is 
 CHANGED_REASON = "the photo was changed in the last five minutes, or since it was read"
 BUSY_REASON = "the jobs of the server that write files do not end"
 
-PairKey = tuple[str, str]  # Photo id and tag, in the program's spelling
-
 
 class WriteResult(NamedTuple):
     """The result of writing and removing pairs."""
@@ -24,7 +22,7 @@ class WriteResult(NamedTuple):
     existing: set[PairKey]  # Pairs that the server has now
     unsent: set[PairKey]  # Pairs that were not sent, because of `CHANGED_REASON` or `stalled`
     unsettled: set[PairKey]  # Pairs that were sent, but whose result is still unknown
-    refused: list[RefusedTag]
+    refused: dict[PairKey, str]  # Reasons for people
     stamps: dict[str, str]  # Photo -> the server's stamp of its last change, after our own request
     stalled: bool = False  # Whether the server's jobs don't end: send nothing more in this round
 
@@ -43,14 +41,14 @@ def write(
     requests. `careful` leaves out photos that changed in the last five minutes and whose stamp differs from `touched`.
     """
     if not library.queued:
-        refused = (library.remove(pairs) if remove else library.add(pairs)) if pairs else []
+        refused = (library.remove(pairs) if remove else library.add(pairs)) if pairs else {}
         return WriteResult(library.existing(pairs), set(), set(), refused, {})
     work = _WritePasses(library, remove)
     busy = {photo for photo, stamp in work.stamps.items() if stamp != touched.get(photo)} if careful else set()
     sent = [pair for pair in pairs if pair.photo not in busy]
     work.run(sent)
     existing = library.existing(pairs)
-    keys_not_to_retry = work.unsent | work.unsettled | {refusal.pair[:2] for refusal in work.refused}
+    keys_not_to_retry = work.unsent | work.unsettled | work.refused.keys()
     undone = [pair for pair in sent if (pair[:2] in existing) == remove and pair[:2] not in keys_not_to_retry]
     if undone:
         work.run(undone)
@@ -69,7 +67,7 @@ class _WritePasses:
         self._since = recent.since
         self.stamps = recent.stamps
         self.touched: dict[str, str] = {}
-        self.refused: list[RefusedTag] = []
+        self.refused: dict[PairKey, str] = {}
         self.unsent: set[PairKey] = set()
         self.unsettled: set[PairKey] = set()
         self.stalled = False
@@ -86,10 +84,9 @@ class _WritePasses:
             step = {photo: queue.popleft() for photo, queue in queues.items()}
             sent = [pair for photo_pairs in step.values() for pair in photo_pairs]
             refused = self._library.remove(sent) if self._remove else self._library.add(sent)
-            self.refused += refused
-            refused_keys = {refusal.pair[:2] for refusal in refused}
+            self.refused |= refused
 
-            waiting = {pair.photo for pair in sent if pair[:2] not in refused_keys}
+            waiting = {pair.photo for pair in sent if pair[:2] not in refused}
             for photo in self._wait(waiting, [] if self._remove else sent):
                 self.unsettled.update(pair[:2] for pair in step[photo])
                 self.unsent.update(pair[:2] for later in queues.pop(photo, ()) for pair in later)

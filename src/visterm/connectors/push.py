@@ -343,10 +343,11 @@ class _PairWriter:
         by_key = {pair.remote_key: pair for pair in pairs}
         touched = connected.touched(pair.photo_id for pair in pairs)
         outcome = write(self._library, [*map(_pair, pairs)], touched=touched)
-        refused = {refusal.pair[:2]: refusal.reason for refusal in outcome.refused}
         open_keys = outcome.unsent | outcome.unsettled
         written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
-        lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | set(refused)]
+        lost = [
+            pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | outcome.refused.keys()
+        ]
 
         with self._stored.database.transaction():
             connected.set_touched(outcome.stamps)
@@ -355,11 +356,11 @@ class _PairWriter:
             lost_again = self.folders.writable_pairs(lost, pushed)
             connected.set_state(LOST, lost_again)
             abandoned = set(lost).difference(lost_again)
-            connected.forget([*abandoned, *(by_key[key] for key in outcome.unsent | set(refused))])
+            connected.forget([*abandoned, *(by_key[key] for key in outcome.unsent | outcome.refused.keys())])
 
         pushed.written += len(written)
         pushed.changes += map(_change, written)
-        pushed.refuse([*refused.values(), *(LOST_REASON for _ in lost_again)])
+        pushed.refuse([*outcome.refused.values(), *(LOST_REASON for _ in lost_again)])
         pushed.postpone_open(outcome)
         self._progress.advance(len(pairs))
 
@@ -381,11 +382,10 @@ class _PairWriter:
             connected.set_state(WRITTEN, [pair for pair in settled if pair.remote_key in remaining])
             connected.set_state(TAKEN, gone)
 
-            reasons = {refusal.pair[:2]: refusal.reason for refusal in outcome.refused}
             returned = outcome.existing - outcome.unsettled - outcome.unsent
             pushed.taken += len(gone)
             pushed.changes += map(_change, gone)
-            pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
+            pushed.refuse(outcome.refused.get(key, "it came back each time that it was taken") for key in returned)
             pushed.postpone_open(outcome)
             self._progress.advance(len(batch))
 
