@@ -391,28 +391,25 @@ class _PairWriter:
 
     def verify_again(self) -> None:
         """Verify recently written or removed pairs once more, and record which states are confirmed."""
-        pushed, connected, queued = self.pushed, self._connected, self._library.queued
+        pushed, connected = self.pushed, self._connected
         unconfirmed = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
         if not unconfirmed:
             return
-        existing: set[tuple[str, str]] = set()
-        if queued:  # an older job may have ended after ours and replaced the tags again
+        changed: list[LoggedPair] = []
+        if self._library.queued:  # an older job may have ended after ours and replaced the tags again
             self._library.pause(RECHECK_SECONDS)
             existing = self._library.existing([*map(_pair, unconfirmed)])
+            changed = [pair for pair in unconfirmed if (pair.remote_key in existing) != (pair.state == WRITTEN)]
 
-        states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
-        for pair in unconfirmed:
-            is_there = pair.remote_key in existing if queued else pair.state == WRITTEN
-            states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
-
-        connected.set_sure(states.pop(None))
-        for state, pairs in states.items():
-            connected.set_state(str(state), pairs)
-        unconfirmed_keys = {pair.remote_key for pairs in states.values() for pair in pairs}
-        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in unconfirmed_keys]
+        lost = [pair for pair in changed if pair.state == WRITTEN]
+        connected.set_sure(set(unconfirmed).difference(changed))
+        connected.set_state(LOST, lost)
+        connected.set_state(WRITTEN, [pair for pair in changed if pair.state == TAKEN])
+        changed_keys = {pair.remote_key for pair in changed}
+        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in changed_keys]
         pushed.taken = sum(change.confidence is None for change in pushed.changes)
         pushed.written = len(pushed.changes) - pushed.taken
-        pushed.refuse(LOST_REASON for _ in states[LOST])
+        pushed.refuse(LOST_REASON for _ in lost)
 
 
 def _pair(pair: LoggedPair) -> PhotoTag:

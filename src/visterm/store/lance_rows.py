@@ -290,21 +290,13 @@ class LanceSegment(SegmentFolder):
         self._write(IDS, n_rows, ids)
         self.table_version = self.table.append(self.table_version, n_rows, ids, U)
 
-    def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the ids and rows of the first `n_rows`, in memory."""
-        return self._map(IDS, n_rows), self.rows(n_rows).take(np.arange(n_rows))
-
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` rows as a part to search, with the table's own index."""
-        rows = self.rows(n_rows)
+        """Return the first `n_rows` rows as a part to search, read on demand, with the table's own index."""
+        rows = LanceRows(self.table, self.table_version, n_rows, self.width)
         lance_index = None
         if index is not None and settings_of(index.facts).is_useful:
             lance_index = LanceIndex(rows, settings_of(index.facts), index.n_rows, len(hidden))
         return LancePart(self._map(IDS, n_rows), rows, hidden, lance_index)
-
-    def rows(self, n_rows: int) -> LanceRows:
-        """Return the first `n_rows` rows, which are read on demand."""
-        return LanceRows(self.table, self.table_version, n_rows, self.width)
 
     def cut(self, n_rows: int) -> None:
         """Shorten the file of ids to `n_rows`, and reset the table to its current version."""
