@@ -27,7 +27,7 @@ from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import Part
 from visterm.store.lance_table import ROWS_PER_BATCH, LanceTable, rows_of, schema_of, table_names
-from visterm.store.row_index import IndexSettings, K, best_settings, median_seconds, probe_counts, settings_of
+from visterm.store.row_index import IndexSettings, K, best_settings, median_seconds, probe_counts
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
 Positions: TypeAlias = NDArray[np.int64]
@@ -176,13 +176,12 @@ class LancePart(Part):
 class LanceIndex:
     """An index of a Lance table and its settings; see `Candidates`.
 
-    `rows` have a version of the table with the index. The index covers the first `n_rows` rows (None: the number when
-    it was measured). It proposes `spare` additional candidates, to make up for this number of hidden rows.
+    `rows` have a version of the table with the index. It proposes `spare` additional candidates, to make up for this
+    number of hidden rows.
     """
 
-    def __init__(self, rows: LanceRows, settings: IndexSettings, n_rows: int | None = None, spare: int = 0) -> None:
-        self._rows, self.settings = rows, settings
-        self.n_rows = settings.n_rows if n_rows is None else n_rows
+    def __init__(self, rows: LanceRows, settings: IndexSettings, spare: int = 0) -> None:
+        self._rows, self.settings, self.n_rows = rows, settings, settings.n_rows
         self._spare = N_SPARE + min(spare, MAX_SPARE)
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -294,8 +293,8 @@ class LanceSegment(SegmentFolder):
         """Return the first `n_rows` rows as a part to search, read on demand, with the table's own index."""
         rows = LanceRows(self.table, self.table_version, n_rows, self.width)
         lance_index = None
-        if index is not None and settings_of(index.facts).is_useful:
-            lance_index = LanceIndex(rows, settings_of(index.facts), index.n_rows, len(hidden))
+        if index is not None and index.settings.is_useful:
+            lance_index = LanceIndex(rows, index.settings, len(hidden))
         return LancePart(self._map(IDS, n_rows), rows, hidden, lance_index)
 
     def cut(self, n_rows: int) -> None:

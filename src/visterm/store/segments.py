@@ -25,7 +25,7 @@ from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
 from visterm.store.current_rows import ArrayPart, Part
 from visterm.store.database import Database
-from visterm.store.row_index import INDEX_SUFFIX, RowIndex, is_installed, read_index, settings_of
+from visterm.store.row_index import INDEX_SUFFIX, IndexSettings, RowIndex, is_installed, read_index
 
 IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
 TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, INDPTR: np.int64}
@@ -74,11 +74,10 @@ def checked_positions(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDA
 
 
 class StoredIndex(NamedTuple):
-    """An index of the first `n_rows` rows of a segment, as stored in the table ``indexes``."""
+    """An index of the first `settings.n_rows` rows of a segment, as stored in the table ``indexes``."""
 
     file: str
-    n_rows: int
-    facts: str
+    settings: IndexSettings
 
 
 @dataclass(eq=False)
@@ -170,14 +169,14 @@ class SegmentFolder:
         """Return the first `n_rows` rows as a part to search; with faiss, an index is opened on first use."""
         part = ArrayPart(*self.read(n_rows), hidden)
         if index is not None:
-            settings, path = settings_of(index.facts), self.folder / index.file
+            path = self.folder / index.file
             if path.parent != self.folder or path.suffix != INDEX_SUFFIX:
                 raise CorruptFileError(
                     f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
                     f"*{INDEX_SUFFIX} in that folder."
                 )
-            read = partial(read_index, path, settings, self.width)
-            part.index = RowIndex(settings, read) if settings.is_useful and is_installed() else None
+            if index.settings.is_useful and is_installed():
+                part.index = RowIndex(index.settings, partial(read_index, path, index.settings, self.width))
         return part
 
     def cut(self, n_rows: int) -> None:

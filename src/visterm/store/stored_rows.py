@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -97,13 +97,13 @@ class RowStore:
                     )
                 width = segment.width
                 hidden = checked_positions(self.database.rows(HIDDEN_QUERY, (segment.id, run_id, segment.id)), segment)
-                index_query = "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
-                index_rows = self.database.rows(index_query, (segment.id,))
-                index = StoredIndex(*index_rows[0]) if index_rows else None
-                if index is not None and not 0 <= index.n_rows <= segment.n_rows:
-                    raise CorruptFileError(
-                        f"An index of {segment.n_rows} rows is noted to cover {index.n_rows}. {RESTORE}"
-                    )
+                index, index_query = None, "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
+                for file, n_rows, facts in self.database.rows(index_query, (segment.id,)):
+                    if not 0 <= n_rows <= segment.n_rows:
+                        raise CorruptFileError(
+                            f"An index of {segment.n_rows} rows is noted to cover {n_rows}. {RESTORE}"
+                        )
+                    index = StoredIndex(file, replace(settings_of(facts), n_rows=n_rows))
                 files = self.files(segment)
                 part = files.part(segment.n_rows, hidden, index)
                 first, last = (part.ids.min(), part.ids.max()) if len(part.ids) else (0, 0)
