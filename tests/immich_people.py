@@ -134,7 +134,7 @@ class Seeds:
         expected = (people | person.gave) - person.took
         differ = (self.pairs(ours=False) ^ expected) - fake.endangered
         assert not differ, f"people's tags are not as they left them: {differ}"
-        photos = {photo.remote_id: photo for photo in connected.with_preview(10_000)}
+        photos = {photo.remote_id: photo for page in connected.with_preview() for photo in page}
         learned = {(n, tag) for n, photo in photos.items() for tag in photo.given or () if tag.startswith("visterm")}
         assert not learned, "a tag of ours was learned"
         no = {
@@ -205,7 +205,9 @@ class Seeds:
 
 def without_learning(patch: pytest.MonkeyPatch) -> None:
     """Let rounds learn nothing: the run stays, and with it the predictions."""
-    patch.setattr(syncing, "_learn", lambda catalogue, done, progress: catalogue.stored.connected.mark_learned())
+    patch.setattr(
+        syncing, "_learn", lambda catalogue, done, progress: catalogue.stored.connected.update(learn_from=None)
+    )
 
 
 def main() -> None:

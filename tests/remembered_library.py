@@ -16,7 +16,7 @@ from PIL import Image
 
 from tiny_catalogues import COLOURS, ENCODER
 from visterm.connectors.connect import connect
-from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag
+from visterm.connectors.contract import Page, PairKey, PhotoTag, Recent
 from visterm.connectors.sync import PushSettings
 from visterm.core.errors import DataError
 from visterm.learning.fit_request import FitRequest
@@ -136,22 +136,22 @@ class RememberedLibrary:
     def recent(self, since: str = "") -> Recent:
         return Recent(since, {})
 
-    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
-        refused = []
+    def add(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
+        refused: dict[PairKey, str] = {}
         for tag in sorted({pair.tag for pair in pairs}):
             self._ask("add")
             for pair in pairs:
                 if pair.tag != tag:
                     continue
                 if pair.photo not in self.photos:
-                    refused.append(RefusedTag(pair, "it is not there"))
+                    refused[pair[:2]] = "it is not there"
                 elif pair.photo not in self.loses and tag not in self.photos[pair.photo].tags:
                     self.writes.append(("add", pair.photo, tag))
                     self.tag(pair.photo, tag)
             self.after("add")
         return refused
 
-    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
         for tag in sorted({pair.tag for pair in pairs}):
             self._ask("take")
             for pair in pairs:
@@ -159,7 +159,7 @@ class RememberedLibrary:
                     self.writes.append(("take", pair.photo, tag))
                     self.untag(pair.photo, tag)
             self.after("take")
-        return []
+        return {}
 
 
 def picture(colour: str, seed: int) -> bytes:

@@ -253,7 +253,7 @@ def test_an_image_without_a_row_is_refused_where_its_row_is_asked_for(small):
 
 
 def test_records_and_rows_must_be_as_many_and_of_one_width(small):
-    with pytest.raises(ShapeError, match="1 records, but 2 rows"):
+    with pytest.raises(ShapeError, match="1 images, but 2 rows"):
         small.add(records_of("c.jpeg"), np.eye(2))
     with pytest.raises(ShapeError, match="U has 3 columns, but the rows of this store have 2"):
         small.add(records_of("c.jpeg"), np.ones((1, 3)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from visterm.library.runs import sample_queries
 from visterm.models.linear.ridge import Ridge
 from visterm.store import row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.current_rows import ArrayPart
 from visterm.store.images import NewImage
 from visterm.store.row_index import RowIndex, build_index, cautious_recall, read_index
 
@@ -88,13 +90,17 @@ def test_an_index_is_measured_on_searches_for_two_tags(n_tags):
     assert all(np.isclose(q, pairs, atol=1e-5).all(axis=1).any() for q in queries)
 
 
-def test_an_index_is_not_asked_for_many_results(index, queries):
-    assert index.candidates(queries[:1], row_index.MAX_K + 1) is None
+def test_an_index_is_not_asked_for_many_results(index, rows, queries, monkeypatch):
+    part, calls = ArrayPart(np.arange(N), rows, index=index), []
+    monkeypatch.setattr(RowIndex, "candidates", lambda self, q, k: calls.append(k) or np.arange(N))
+    for k in (row_index.MAX_K, row_index.MAX_K + 1):
+        assert part.best(queries[:1], k).ids.shape == (1, k)
+    assert calls == [row_index.MAX_K]
 
 
 def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
     index.write(tmp_path / "rows.faiss")
-    again = RowIndex.on_disk(tmp_path / "rows.faiss", index.settings, WIDTH)
+    again = RowIndex(index.settings, partial(read_index, tmp_path / "rows.faiss", index.settings, WIDTH))
     for q in queries[:, None, :]:
         np.testing.assert_array_equal(again.candidates(q, 10), index.candidates(q, 10))
     assert [file.name for file in tmp_path.iterdir()] == ["rows.faiss"]
@@ -113,7 +119,7 @@ def test_a_damaged_index_is_noticed(index, tmp_path):
 
 
 def test_an_index_that_names_rows_beyond_those_it_covers_is_noticed(index, queries):
-    lying = RowIndex(index._index, replace(index.settings, n_rows=1001))
+    lying = RowIndex(replace(index.settings, n_rows=1001), lambda: index.faiss_index)
     with pytest.raises(CorruptFileError, match="covers 1001 rows"):
         [lying.candidates(q, 10) for q in queries[:, None, :]]
 

@@ -105,8 +105,6 @@ def test_the_tags_of_a_file_are_replaced_and_those_of_a_person_stay(catalogue):
     assert tags.given(0) == [GivenTag("boat", "person"), GivenTag("sky", "person")]
     tags.remove(0, ["boat", "no such tag"])
     assert tags.held() == {0: ["sky"]}
-    with refused("source", value="guess"):
-        tags.give(0, ["x"], "guess")
 
 
 def test_the_latest_verdict_counts_and_all_are_kept(catalogue):

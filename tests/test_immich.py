@@ -119,13 +119,13 @@ def test_writes_again_where_the_nightly_job_deleted_an_empty_tag(fake):
     library = connected(fake)
     pairs = [PhotoTag(photo, "visterm/cat")]
     for _ in range(2):
-        assert library.add(pairs) == []
+        assert library.add(pairs) == {}
         assert library.existing(pairs) == {(photo, "visterm/cat")}
-        assert library.remove(pairs) == []
+        assert library.remove(pairs) == {}
         assert library.existing(pairs) == set()
         fake.clean_tags()
         assert fake.tags == {}
-        assert library.remove(pairs) == [], "a tag that is not there has no photos"
+        assert library.remove(pairs) == {}, "a tag that is not there has no photos"
 
 
 def test_ids_that_are_dropped_without_a_word_are_not_there(fake):

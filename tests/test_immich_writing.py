@@ -61,12 +61,12 @@ def test_passes_write_all_tags_and_take_all_of_them_back(fake):
     photos = [fake.add_photo(f"{i}.jpg") for i in range(100)]
     library, pairs = client(fake), pairs_of(photos)
     before = fake.asked("PUT /api/tags/assets")
-    outcome = passes.write(library, pairs, [], touched={})
+    outcome = passes.write(library, pairs, touched={})
     assert fake.asked("PUT /api/tags/assets") - before == 1, "photos of the same tags go together"
     fake.finish_jobs()
     assert outcome.existing == ours(fake) == {pair[:2] for pair in pairs}
-    assert (outcome.unsent, outcome.unsettled, outcome.refused) == (set(), set(), [])
-    outcome = passes.write(library, [], pairs, touched=outcome.stamps)
+    assert (outcome.unsent, outcome.unsettled, outcome.refused) == (set(), set(), {})
+    outcome = passes.write(library, pairs, remove=True, touched=outcome.stamps)
     fake.finish_jobs()
     assert outcome.existing == ours(fake) == set()
     assert max(len(each["body"]["ids"]) for each in fake.traffic if each["method"] == "DELETE") == 100
@@ -77,7 +77,7 @@ def test_a_queue_that_is_paused_is_not_waited_for_and_the_next_round_goes_on(fak
     library, pairs = client(fake), pairs_of(photos)
     fake.pause()
     began = fake.clock
-    outcome = passes.write(library, pairs, [], touched={})
+    outcome = passes.write(library, pairs, touched={})
     assert outcome.stalled
     assert outcome.unsettled == {pair[:2] for pair in pairs}
     assert passes.STALL_SECONDS <= fake.clock - began < 1.2 * passes.STALL_SECONDS
@@ -91,18 +91,18 @@ def test_a_photo_that_somebody_changed_lately_is_left_for_the_next_round(fake):
     library = client(fake)
     fake.person_tags(mine, "sky")
     fake.finish_jobs()
-    outcome = passes.write(library, pairs_of([mine, other]), [], touched={})
+    outcome = passes.write(library, pairs_of([mine, other]), touched={})
     assert outcome.unsent == {(mine, tag) for tag in FOUR}
     assert {photo for photo, _ in ours(fake)} == {other}
-    again = passes.write(library, [PhotoTag(other, "visterm/e")], [], touched=outcome.stamps)
+    again = passes.write(library, [PhotoTag(other, "visterm/e")], touched=outcome.stamps)
     assert again.unsent == set(), "the last change was ours"
     fake.advance(301.0)
-    assert passes.write(library, pairs_of([mine]), [], touched={}).unsent == set()
+    assert passes.write(library, pairs_of([mine]), touched={}).unsent == set()
 
 
 def test_a_photo_that_was_deleted_meanwhile_does_not_stop_the_round(fake):
     gone = "00000000-0000-4000-8000-000000000000"
-    outcome = passes.write(client(fake), pairs_of([gone]), [], touched={})
+    outcome = passes.write(client(fake), pairs_of([gone]), touched={})
     assert not outcome.stalled
     assert outcome.existing == set()
 
@@ -171,8 +171,8 @@ def test_what_the_server_loses_is_written_again_and_is_no_rejection(opened):
     fake.finish_jobs()
     photo, tag = min(ours(fake))
     connected = catalogue.stored.connected
-    key = next((p.photo_id, p.text) for p in connected.pairs("written") if (p.remote_id, p.text) == (photo, tag))
-    connected.set_state("written", [key])  # as after a kill: it was read once
+    pair = next(pair for pair in connected.pairs("written") if pair.remote_key == (photo, tag))
+    connected.set_state("written", [pair])  # as after a kill: it was read once
     fake.advance(600.0)
     fake.person_untags(photo, tag)
     fake.finish_jobs()

@@ -240,15 +240,15 @@ def test_tags_are_written_once_and_taken_once(fake):
     persons = held(fake, photos)
     assert library.existing(pairs) == set()
     for _ in range(2):
-        assert library.add(pairs) == []
+        assert library.add(pairs) == {}
         others = [PhotoTag(photos[9], fake.ours[0]), PhotoTag(photos[1], "none")]
         assert library.existing([*pairs, *others]) == {pair[:2] for pair in pairs}
     assert shown(read(library)[0]) == held(fake, photos)
     for _ in range(2):
-        assert library.remove(pairs) == []
+        assert library.remove(pairs) == {}
     assert library.existing(pairs) == set()
     assert held(fake, photos) == persons
-    assert library.add([]) == library.remove([]) == []
+    assert library.add([]) == library.remove([]) == {}
     assert library.existing([]) == set()
 
 
@@ -257,7 +257,7 @@ def test_tags_in_all_scripts(fake):
     library = connected(fake)
     assert shown(read(library)[0]) == held(fake, [photo])
     pairs = [PhotoTag(photo, tag) for tag in fake.scripts[3:]]
-    assert library.add(pairs) == []
+    assert library.add(pairs) == {}
     assert library.existing(pairs) == {pair[:2] for pair in pairs}
     assert shown(read(library)[0]) == held(fake, [photo])
     assert {tag_key(tag) for tag in fake.tags_of(photo)} == {tag_key(tag) for tag in fake.scripts}

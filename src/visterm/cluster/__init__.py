@@ -29,7 +29,6 @@ R = TypeVar("R")
 LOCAL = "local"  # Starts a Ray cluster on this machine for the duration of the job
 CONNECT_TIMEOUT_SECONDS = 5.0
 STORE_BYTES = 512 * 2**20  # Shared memory of a cluster on this machine
-MISSING_RAY = "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
 
 MAX_TASKS = 20_000
 """Maximum number of Ray tasks per job. If there are more parts, they are grouped, because each task has an overhead."""
@@ -52,7 +51,9 @@ class RayExecutor(Executor):
         super().__init__(n_jobs)
         self.address = address
         if find_spec("ray") is None:
-            raise MissingExtraError(MISSING_RAY)
+            raise MissingExtraError(
+                "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
+            )
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Process all parts of a job, and yield the results in the order of the parts."""
@@ -174,8 +175,7 @@ def running_cluster(address: str, n_jobs: int | None = None) -> Iterator[int]:
 
     "auto" and "HOST:PORT" connect to a cluster that was started with ``ray start``. At most `n_jobs` workers are used;
     None: one per processor. The connection is closed at the end; if this process was already connected to a cluster,
-    that connection is used and left open. Raises MissingExtraError if Ray is not installed; UserError if there is no
-    cluster at the address.
+    that connection is used and left open. Raises UserError if there is no cluster at the address.
     """
     ray = load_ray()
     must_connect = not ray.is_initialized()
@@ -200,14 +200,12 @@ def running_cluster(address: str, n_jobs: int | None = None) -> Iterator[int]:
 
 
 def load_ray() -> Any:
-    """Import Ray without its messages and usage statistics. Raises MissingExtraError if it is not installed."""
+    """Import Ray without its messages and usage statistics."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core writes to standard error
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(MISSING_RAY) from error
+    import ray
+
     return ray
 
 

@@ -9,18 +9,18 @@ from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from visterm.connectors.contract import PhotoTag, RemoteLibrary
 from visterm.connectors.passes import write
 from visterm.connectors.pull import PREVIEWS, PeopleTagFilter, PullResult, fetch_previews, preview_file, read_changes
-from visterm.connectors.sync import PushSettings, connection_of, pull
+from visterm.connectors.sync import PushSettings, pull
 from visterm.core.errors import DataError, ServiceError, StorageError
 from visterm.core.persist import check_target, folder_kind
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.tag_tree import PATHS
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.fitting import check_request
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import WriterLock
@@ -28,12 +28,8 @@ from visterm.store.connected import NOT_OURS, PARENT, Connected, ProgramConnecti
 from visterm.store.database import Database, now
 from visterm.tagging.tagger import Tagger
 
-if TYPE_CHECKING:
-    from visterm.learning.fit_request import FitRequest
-
 CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
 """Names in the working folder next to the catalogue: the unfinished catalogue, the photos read so far, and the lock."""
-PHOTOS_PER_QUERY = 10_000
 TEST_TAG = "check"
 MAX_FOLDERS = 5  # Maximum number of external libraries to test
 MAX_PAGES = 10  # Maximum number of pages in which to look for test photos
@@ -71,9 +67,9 @@ def connect(
     catalogue = Catalogue.load(out, n_jobs=request.n_jobs)
     _check_same(out, catalogue.stored.connected.get(), connection)
     with catalogue.stored.writing():
-        catalogue.stored.connected.put(connection_of(catalogue)._replace(key_file=key))
+        catalogue.stored.connected.update(key_file=key)
         pulled = pull(catalogue, library, progress)
-        catalogue.stored.connected.put(connection_of(catalogue)._replace(synced=now()))
+        catalogue.stored.connected.update(synced=now())
         catalogue.stored.history.note("connect", kind=library.kind, address=library.address, photos=len(catalogue))
     return catalogue, pulled
 
@@ -127,10 +123,8 @@ def _fit_tagger(
     people_filter = PeopleTagFilter(connected, Counter(), Vocabulary([]))
     images: list[str] = []
     tags: list[list[str]] = []
-    after = 0
 
-    while photos := connected.with_preview(PHOTOS_PER_QUERY, after=after):
-        after = photos[-1].id
+    for photos in connected.with_preview():
         for photo in photos:
             photo_tags = people_filter.of(photo.id, photo.tags)
             if photo_tags or request.words:
@@ -192,10 +186,10 @@ def _try_photo(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list
     label = f"{photo.name} (external library {photo.folder[:8]})" if photo.folder else photo.name
     pair = PhotoTag(photo.id, tag)
     start = time.monotonic()
-    outcome = write(library, [pair], [], touched={}, careful=False)
+    outcome = write(library, [pair], touched={}, careful=False)
     seconds, key = time.monotonic() - start, pair[:2]
     is_kept = key in outcome.existing and key not in outcome.unsettled
-    reasons = [refusal.reason for refusal in outcome.refused]
+    reasons = [*outcome.refused.values()]
 
     if is_kept:
         lines.append(f"{label}: the tag {tag} is kept, which was sure after {seconds:.0f} s.")
@@ -207,7 +201,7 @@ def _try_photo(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list
             "written, the server undoes tags; visterm leaves such libraries alone."
         )
 
-    write(library, [], [pair], touched={}, careful=False)
+    write(library, [pair], remove=True, touched={}, careful=False)
     is_gone = key not in library.existing([pair])
     lines.append(f"{label}: the tag was taken back." if is_gone else f"{label}: the tag {tag} can't be taken back.")
     return is_kept, is_gone

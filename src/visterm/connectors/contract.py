@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module
 from itertools import islice
-from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from visterm.core.errors import UserError
 from visterm.core.progress import Say, silent
@@ -30,19 +30,15 @@ class Page(NamedTuple):
     mark: str  # Opaque argument of `changes` to continue after this page
 
 
+PairKey: TypeAlias = tuple[str, str]  # The first two fields of a `PhotoTag`
+
+
 class PhotoTag(NamedTuple):
     """A photo and a tag to write to it or remove from it (a "pair")."""
 
     photo: str  # `RemotePhoto.id`
     tag: str  # In the program's spelling
     confidence: float = 1.0
-
-
-class RefusedTag(NamedTuple):
-    """A pair that the server refused, with the reason for people."""
-
-    pair: PhotoTag
-    reason: str
 
 
 class Recent(NamedTuple):
@@ -96,7 +92,7 @@ class RemoteLibrary(Protocol):
         Raises DataError if the photo was deleted, or has no preview (yet).
         """
 
-    def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
+    def existing(self, pairs: Collection[PhotoTag]) -> set[PairKey]:
         """Return the pairs that the server has now, as (photo, tag), with as few requests as possible."""
 
     def recent(self, since: str = "") -> Recent:
@@ -105,15 +101,15 @@ class RemoteLibrary(Protocol):
         Only needed for programs that are `queued`.
         """
 
-    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
-        """Add tags to photos; existing tags are not changed. Returns the refused pairs.
+    def add(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
+        """Add tags to photos; existing tags are not changed. Returns the refused pairs with reasons for people.
 
         If requests are `queued`, all tags of a photo are sent in one request. Tags that the server silently drops need
         not be detected: the caller calls `existing` afterwards.
         """
 
-    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
-        """Remove tags from photos; missing pairs, tags and photos are ignored. Returns the pairs that the server kept.
+    def remove(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
+        """Remove tags from photos; missing pairs, tags and photos are ignored. Returns the kept pairs with reasons.
 
         If requests are `queued`, there is at most one pair per photo.
         """

@@ -149,26 +149,22 @@ class FolderChanges:
 
 def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
     """Yield sets of changed paths reported by the system; an empty set after a short time without reports."""
-
-    def paths() -> Generator[set[str]]:
-        try:
-            with closing(
-                watch(
-                    *folders, watch_filter=None, rust_timeout=round(1000 * TICK_SECONDS), yield_on_timeout=True,
-                    raise_interrupt=False, stop_event=stop, force_polling=False, ignore_permission_denied=True,
-                )
-            ) as changes:  # fmt: skip
-                for events in changes:
-                    yield {path for _, path in events}
-        except FileNotFoundError:  # a folder was just deleted; the caller will notice
-            return
-        except OSError as error:
-            raise StorageError(
-                f"The system does not watch {count_of(len(folders), 'folder')} with all that is in them: {error}.",
-                advice="Raise its limit (sysctl fs.inotify.max_user_watches=1048576), or look now and then, by `poll`.",
-            ) from error
-
-    return paths()
+    try:
+        with closing(
+            watch(
+                *folders, watch_filter=None, rust_timeout=round(1000 * TICK_SECONDS), yield_on_timeout=True,
+                raise_interrupt=False, stop_event=stop, force_polling=False, ignore_permission_denied=True,
+            )
+        ) as changes:  # fmt: skip
+            for events in changes:
+                yield {path for _, path in events}
+    except FileNotFoundError:  # a folder was just deleted; the caller will notice
+        return
+    except OSError as error:
+        raise StorageError(
+            f"The system does not watch {count_of(len(folders), 'folder')} with all that is in them: {error}.",
+            advice="Raise its limit (sysctl fs.inotify.max_user_watches=1048576), or look now and then, by `poll`.",
+        ) from error
 
 
 class ChangedFiles:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar, NamedTuple
 
 from visterm.connectors import json_answers
-from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag, batches
+from visterm.connectors.contract import Page, PairKey, PhotoTag, Recent, batches
 from visterm.connectors.immich_search import (
     START,
     ImmichMark,
@@ -134,7 +134,7 @@ class ImmichLibrary:
             raise DataError(f"Immich has no preview of the photo {photo}: it was deleted, or its preview is not made.")
         return answer.content
 
-    def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
+    def existing(self, pairs: Collection[PhotoTag]) -> set[PairKey]:
         """Return the pairs that exist now; photos with ambiguous search results are queried individually.
 
         Up to Immich 3.1, this is one search per tag. From 3.2, one search finds photos of a batch with all their tags.
@@ -186,7 +186,7 @@ class ImmichLibrary:
         items = (item for page, _ in self._pages(Search(updated_since=since)) for item in page)
         return Recent(since, {item.id: item.updated for item in items})
 
-    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def add(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
         """Add tags: all tags of a photo in one request, together with other photos that get the same tags."""
         ids: dict[str, str] = {}
         for values in batches(sorted({pair.tag for pair in pairs}), BATCH_SIZE):
@@ -206,9 +206,9 @@ class ImmichLibrary:
             for batch in batches(sorted(photos), BATCH_SIZE):
                 body = {"tagIds": sorted(tag_ids), "assetIds": batch}
                 self._server.json("PUT", "/tags/assets", body, needs="tag.asset")
-        return [RefusedTag(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
+        return {pair[:2]: "Immich takes no tag of this name" for pair in pairs if pair.tag not in ids}
 
-    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
         """Remove tags, with separate requests per tag, as Immich's API requires."""
         _, tags = self._tags()
         ids = {tag.value: tag.id for tag in tags}
@@ -217,7 +217,7 @@ class ImmichLibrary:
             if pair.tag in ids:
                 photos[ids[pair.tag]][pair.photo] = pair
 
-        refused: list[RefusedTag] = []
+        refused: dict[PairKey, str] = {}
         for tag, tag_pairs in photos.items():
             path = f"/tags/{tag}/assets"
             for batch in batches(sorted(tag_pairs), BATCH_SIZE):
@@ -230,7 +230,7 @@ class ImmichLibrary:
                     error = json_answers.optional(result, "error", str)
                     photo = checked_id(json_answers.field(result, "id", str))
                     if error not in (None, "not_found") and photo in tag_pairs:
-                        refused.append(RefusedTag(tag_pairs[photo], f"Immich keeps it: {error}"))
+                        refused[tag_pairs[photo][:2]] = f"Immich keeps it: {error}"
         return refused
 
     def _server_version(self) -> tuple[int, int, int]:

@@ -128,7 +128,8 @@ def field(record: object, name: str, kind: type[Kind]) -> Kind:
     Raises ServiceError if the record is not an object, or the field is missing or invalid.
     """
     if not isinstance(record, dict):
-        raise ServiceError(f"The server answers with {_type_name(record)} where an object with {name!r} was expected.")
+        problem = f"The server answers with {type(record).__name__} where an object with {name!r} was expected."
+        raise ServiceError(problem)
     return checked(record.get(name), name, kind)
 
 
@@ -142,18 +143,8 @@ def optional(record: object, name: str, kind: type[Kind]) -> Kind | None:
 def checked(value: object, name: str, kind: type[Kind]) -> Kind:
     """Return a value after checking its type. Raises ServiceError if it is invalid."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        expected = _TYPE_NAMES.get(kind, kind.__name__)
-        raise ServiceError(f"The server answers with {_type_name(value)} for {name!r}; expected {expected}.")
+        problem = f"The server answers with {type(value).__name__} for {name!r}; expected {kind.__name__}."
+        raise ServiceError(problem)
     if isinstance(value, str) and len(value) > MAX_LETTERS:
         raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {MAX_LETTERS:,}.")
     return value
-
-
-_TYPE_NAMES: dict[type, str] = {
-    dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false",
-    type(None): "nothing",
-}  # fmt: skip
-
-
-def _type_name(value: object) -> str:
-    return _TYPE_NAMES.get(type(value), type(value).__name__)

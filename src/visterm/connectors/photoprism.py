@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 from urllib.parse import urlencode
 
-from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag, batches
+from visterm.connectors.contract import Page, PairKey, PhotoTag, Recent, batches
 from visterm.connectors.json_answers import JsonServer, checked, clock, field, optional
 from visterm.connectors.photoprism_photos import (
     REMOVED,
@@ -22,6 +21,7 @@ from visterm.connectors.photoprism_photos import (
     updated_at,
 )
 from visterm.core.errors import DataError, ServiceError
+from visterm.core.threads import map_ahead
 from visterm.core.web_client import Patience, ServerAnswer, server_address
 from visterm.store.connected import PROGRAMS
 
@@ -143,7 +143,7 @@ class PhotoPrismLibrary:
                 return answer.content
         raise DataError(f"PhotoPrism has no preview of the photo {photo[:40]!r}: it was deleted, or cannot be shown.")
 
-    def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
+    def existing(self, pairs: Collection[PhotoTag]) -> set[PairKey]:
         """Return the pairs added by a person or the API, including archived photos; one request per photo."""
         photos = self._photos({pair.photo for pair in pairs})
         return {pair[:2] for pair in pairs if pair.photo in photos and photos[pair.photo].has(pair.tag)}
@@ -152,21 +152,21 @@ class PhotoPrismLibrary:
         """Return no photos: requests take effect immediately."""
         return Recent(since, {})
 
-    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def add(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
         """Add labels with their uncertainty; labels that people removed or models gave are not changed."""
-        refused = []
+        refused: dict[PairKey, str] = {}
         for photo, photo_pairs in self._photos_with_pairs(pairs):
             for pair in photo_pairs:
                 reason = "the photo is not there any more"
                 if photo is not None and not photo.archived:
                     photo, reason = self._add(photo, pair)
                 if reason:
-                    refused.append(RefusedTag(pair, reason))
+                    refused[pair[:2]] = reason
         return refused
 
-    def remove(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
+    def remove(self, pairs: Collection[PhotoTag]) -> dict[PairKey, str]:
         """Remove labels that the API added. Labels by people are refused, labels by models are ignored."""
-        refused = []
+        refused: dict[PairKey, str] = {}
         for photo, photo_pairs in self._photos_with_pairs(pairs):
             if photo is None:
                 continue
@@ -175,7 +175,7 @@ class PhotoPrismLibrary:
                     self._ask("DELETE", f"/photos/{photo.id}/label/{written.id}", needs=EDIT_PERMISSION)
                 label = photo.label(pair.tag)
                 if label is not None and label.is_given and not label.is_written:
-                    refused.append(RefusedTag(pair, "a person gave or confirmed it in PhotoPrism"))
+                    refused[pair[:2]] = "a person gave or confirmed it in PhotoPrism"
         return refused
 
     def _photos_with_pairs(self, pairs: Iterable[PhotoTag]) -> Iterator[tuple[LabelledPhoto | None, list[PhotoTag]]]:
@@ -220,10 +220,7 @@ class PhotoPrismLibrary:
 
     def _photos(self, uids: Collection[str]) -> dict[str, LabelledPhoto]:
         """Query photos in a few threads; the result has archived photos, but no deleted ones."""
-        if not uids:
-            return {}
-        with ThreadPoolExecutor(min(PHOTOS_AT_ONCE, len(uids)), thread_name_prefix="visterm-photoprism") as pool:
-            photos = list(pool.map(self._photo, uids))
+        photos = map_ahead(self._photo, uids, PHOTOS_AT_ONCE, 2 * PHOTOS_AT_ONCE, "visterm-photoprism")
         return {photo.id: photo for photo in photos if photo is not None}
 
     def _photo(self, uid: str) -> LabelledPhoto | None:

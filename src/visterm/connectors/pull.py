@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from visterm.connectors.contract import RemoteLibrary, batches
 from visterm.core.errors import DataError, ServiceError, UserError
@@ -18,21 +17,17 @@ from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import MAX_TAGS, Vocabulary, tag_key
 from visterm.core.writing import write_whole
 from visterm.data.program_tags import people_tags
+from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import ListedPhotos
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import ACTIVE, LOST, MARKS_TAGS, OFF, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair
 from visterm.store.database import as_text
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.catalogue import StoredCatalogue
 
 PREVIEWS = "previews"
 MAX_DOWNLOADS = 4  # Number of parallel downloads of previews
 MAX_FAILURES_IN_A_ROW = 4  # After these, the problem is the server, not a single photo
-PREVIEWS_PER_COMMIT = 32  # Number of previews per commit
-PHOTOS_PER_QUERY = 10_000  # Number of photos in memory during indexing
 MAX_NAME_LENGTH = 255  # Longer names of photos are cut
 
 
@@ -105,13 +100,12 @@ def fetch_previews(
 ) -> list[Skipped]:
     """Download missing previews, a few in parallel; return the photos without a preview, with reasons.
 
-    Raises ServiceError after several failures in a row; previews downloaded before are kept.
+    Raises ServiceError after several failures in a row; previews downloaded before are kept, each with its own commit.
     """
-    missing = connected.to_fetch()
-    skipped = [
-        Skipped(photo, f"{library.title} could not make a preview of it") for photo in connected.without_preview()
-    ]
-    fetched: list[tuple[int, str | None]] = []
+    photos = connected.to_fetch()
+    missing = [entry for entry in photos if entry[2]]
+    reason = f"{library.title} could not make a preview of it"
+    skipped = [Skipped(f"{name} ({photo})", reason) for _, photo, version, name in photos if not version]
     n_failures = 0
 
     def fetch(entry: tuple[int, str, str, str]) -> DataError | ServiceError | None:
@@ -124,32 +118,24 @@ def fetch_previews(
         return None
 
     errors = map_ahead(fetch, missing, MAX_DOWNLOADS, 2 * MAX_DOWNLOADS, "visterm-fetch")
-    try:
-        with reported(progress, "fetch previews", len(missing)), closing(errors):
-            for (photo_id, photo, version, name), error in zip(missing, errors, strict=True):
-                if error is None:
-                    fetched.append((photo_id, version))
-                    n_failures = 0
-                else:
-                    skipped.append(Skipped(f"{name} ({photo})", str(error)))
-                    n_failures = n_failures + 1 if isinstance(error, ServiceError) else 0
-                    if n_failures == MAX_FAILURES_IN_A_ROW:
-                        raise error
-                progress.advance()
-                if len(fetched) >= PREVIEWS_PER_COMMIT:
-                    connected.set_fetched(fetched)
-                    fetched.clear()
-    finally:
-        connected.set_fetched(fetched)
+    with reported(progress, "fetch previews", len(missing)), closing(errors):
+        for (photo_id, photo, version, name), error in zip(missing, errors, strict=True):
+            if error is None:
+                connected.set_fetched([(photo_id, version)])
+            else:
+                skipped.append(Skipped(f"{name} ({photo})", str(error)))
+            n_failures = n_failures + 1 if isinstance(error, ServiceError) else 0
+            if error is not None and n_failures == MAX_FAILURES_IN_A_ROW:
+                raise error
+            progress.advance()
     return skipped
 
 
 def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = True) -> PullResult:
     """Index photos that were read and downloaded; with `learn`, record whether people changed tags."""
     stored, pulled = catalogue.stored, PullResult()
-    folder, after = folder_of(catalogue), 0
-    while photos := stored.connected.with_preview(PHOTOS_PER_QUERY, after=after, stale=True):
-        after = photos[-1].id
+    folder = folder_of(catalogue)
+    for photos in stored.connected.with_preview(stale=True):
         people_filter = PeopleTagFilter(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people_filter.of(photo.id, photo.tags) for photo in photos]
         paths, names = [str(preview_file(folder, photo.id)) for photo in photos], [photo.name for photo in photos]
@@ -304,12 +290,12 @@ class PeopleTagFilter:
         for pair in pairs:
             is_there = tag_key(pair.text) in remote_keys
             if pair.state == WRITTEN and tag_key(pair.text) in confirmed:
-                connected.give_up([(pair.photo_id, pair.text)])
+                connected.give_up(pair)
             elif pair.state == WRITTEN and not is_there:
                 states[OFF if pair.sure or pair.losses else LOST].append(pair)
             elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_present(self._prefixes):
                 states[WRITTEN].append(pair)
 
         for state, changed in states.items():
-            connected.set_state(state, [(pair.photo_id, pair.text) for pair in changed])
+            connected.set_state(state, changed)
         return states[OFF]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from visterm.connectors.contract import PhotoTag, RemoteLibrary, batches, connector_class
 from visterm.connectors.passes import BUSY_REASON, CHANGED_REASON, WriteResult, write
@@ -15,14 +15,12 @@ from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.tag_tree import own_names, path_text
+from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import CatalogueSource, Limits
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import ACTIVE, LEAVING, LOST, NOT_OURS, OFF, PLANNED, TAKEN, WRITTEN, Connected, LoggedPair
 from visterm.store.database import now
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.catalogue import StoredCatalogue
 
 PAIRS_PER_BATCH = 5000  # Number of pairs that are planned, written and verified at a time
 RECHECK_SECONDS = 10.0  # Wait after the last job before pairs are verified again
@@ -85,23 +83,6 @@ class PushResult:
         self.postpone(BUSY_REASON, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
 
 
-class _PlannedTag(NamedTuple):
-    """A pair that the program should have."""
-
-    photo_id: int
-    remote_id: str
-    name: str
-    text: str
-    tag: str
-    confidence: float
-    folder: str
-
-    @property
-    def key(self) -> tuple[int, str]:
-        """Key of the pair in the log."""
-        return self.photo_id, self.text
-
-
 def recover(connected: Connected, library: RemoteLibrary) -> None:
     """Resolve pairs whose writing or removal was interrupted.
 
@@ -112,7 +93,11 @@ def recover(connected: Connected, library: RemoteLibrary) -> None:
         photos, stamps = {pair.remote_id for pair in open_pairs}, library.recent().stamps
         connected.set_touched({photo: stamps[photo] for photo in photos.intersection(stamps)})
     for batch in batches(open_pairs, PAIRS_PER_BATCH):
-        _settle(connected, batch, library.existing([*map(_pair, batch)]))
+        existing = library.existing([*map(_pair, batch)])
+        gone = [pair for pair in batch if pair.remote_key not in existing]
+        connected.forget(pair for pair in gone if pair.state != LEAVING)  # they were never written
+        connected.set_state(WRITTEN, [pair for pair in batch if pair.remote_key in existing])
+        connected.set_state(TAKEN, [pair for pair in gone if pair.state == LEAVING])
 
 
 def push(
@@ -133,7 +118,7 @@ def push(
     `k` is the maximum number of predictions per photo, those with the highest confidence first; 0: no limit.
     """
     connected = catalogue.stored.connected
-    log = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*ACTIVE, OFF)}
+    log = {pair.key: pair for pair in connected.pairs(*ACTIVE, OFF)}
 
     writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
     folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
@@ -150,7 +135,7 @@ def push(
     new_pairs = folders.writable_pairs(new_pairs, pushed)
     if dry_run:
         pushed.written, pushed.taken = len(new_pairs), len(to_remove)
-        pushed.changes = [*map(_removal, to_remove), *map(_addition, new_pairs)]
+        pushed.changes = [*map(_change, [*to_remove, *new_pairs])]
         return pushed
 
     with reported(progress, "write tags", len(to_remove) + len(new_pairs)):
@@ -175,7 +160,7 @@ def remove_all(
     connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress)
     pushed, remaining = writer.pushed, _existing_pairs(connected, library)
     if dry_run:
-        return PushResult(taken=len(remaining), changes=[*map(_removal, remaining)])
+        return PushResult(taken=len(remaining), changes=[*map(_change, remaining)])
     gone: dict[tuple[int, str], LoggedPair] = {}
 
     with reported(progress, "take tags back", len(remaining)):
@@ -183,13 +168,13 @@ def remove_all(
             if not remaining or pushed.stalled:
                 break
             pushed.refused, pushed.waiting, pushed.reasons = 0, 0, Counter()
-            gone |= {(pair.photo_id, pair.text): pair for pair in remaining}
+            gone |= {pair.key: pair for pair in remaining}
             writer.remove(remaining, careful=False)
             writer.verify_again()
             remaining = _existing_pairs(connected, library)
 
-    remaining_keys = set(_keys([*remaining, *connected.pairs(LEAVING)]))
-    pushed.changes = [_removal(pair) for key, pair in gone.items() if key not in remaining_keys]
+    remaining_keys = {pair.key for pair in [*remaining, *connected.pairs(LEAVING)]}
+    pushed.changes = [_change(pair) for key, pair in gone.items() if key not in remaining_keys]
     pushed.taken = len(pushed.changes)
     pushed.postpone("it came back after each try", max(0, len(remaining_keys) - pushed.refused - pushed.waiting))
     return pushed
@@ -204,16 +189,13 @@ def _existing_pairs(connected: Connected, library: RemoteLibrary) -> list[Logged
     ]  # fmt: skip
     for batch in batches(candidates, PAIRS_PER_BATCH):
         existing = library.existing([*map(_pair, batch)])
-        connected.set_state(WRITTEN, _keys(pair for pair in batch if _pair(pair)[:2] in existing))
+        connected.set_state(WRITTEN, [pair for pair in batch if pair.remote_key in existing])
     return connected.pairs(WRITTEN)
 
 
-def _addition(pair: _PlannedTag) -> TagChange:
-    return TagChange(pair.remote_id, pair.name, pair.text, pair.confidence)
-
-
-def _removal(pair: LoggedPair) -> TagChange:
-    return TagChange(pair.remote_id, pair.name, pair.text)
+def _change(pair: LoggedPair) -> TagChange:
+    """Return the writing of a planned pair, or the removal of another."""
+    return TagChange(pair.remote_id, pair.name, pair.text, pair.confidence if pair.state == PLANNED else None)
 
 
 def has_cutoffs(catalogue: Catalogue) -> bool:
@@ -233,7 +215,7 @@ class _FolderTrials:
         connection = connected.get()
         self._known = {} if connection is None else dict(connection.folders)
 
-    def writable_pairs(self, pairs: Sequence[_PlannedTag], pushed: PushResult) -> list[_PlannedTag]:
+    def writable_pairs(self, pairs: Sequence[LoggedPair], pushed: PushResult) -> list[LoggedPair]:
         """Return the pairs in folders that keep tags or are to be tested; count the photos of other folders."""
         unwritable_ids = {pair.photo_id for pair in pairs if self._keeps(pair.folder) is False}
         writable = [pair for pair in pairs if pair.photo_id not in unwritable_ids]
@@ -241,18 +223,18 @@ class _FolderTrials:
         pushed.left_alone += len(pairs) - len(writable)
         return writable
 
-    def trial_pairs(self, pairs: Sequence[_PlannedTag]) -> list[_PlannedTag]:
+    def trial_pairs(self, pairs: Sequence[LoggedPair]) -> list[LoggedPair]:
         """Return the pairs of one photo per folder that is to be tested."""
         photos = {pair.folder: pair.photo_id for pair in reversed(pairs) if self._keeps(pair.folder) is None}
         return [pair for pair in pairs if photos.get(pair.folder) == pair.photo_id]
 
-    def record(self, written: Iterable[_PlannedTag], lost: Iterable[_PlannedTag]) -> None:
+    def record(self, written: Iterable[LoggedPair], lost: Iterable[LoggedPair]) -> None:
         """Record which folders kept written tags, and which lost all of them."""
         keeping_folders = {pair.folder for pair in written}
         keeps_of = dict.fromkeys(keeping_folders, True)
         keeps_of |= {pair.folder: False for pair in lost if pair.folder not in keeping_folders}
         self._known |= {folder: [keeps, now()] for folder, keeps in keeps_of.items() if folder}
-        self._connected.set_folders(self._known)
+        self._connected.update(folders=self._known)
 
     def _keeps(self, folder: str) -> bool | None:
         """Return whether a folder keeps tags; None: it is to be tested."""
@@ -267,7 +249,7 @@ class _FolderTrials:
 
 def _planned_tags(
     catalogue: Catalogue, parent: str | None, limits: Limits, pushed: PushResult, progress: Progress
-) -> Iterator[_PlannedTag]:
+) -> Iterator[LoggedPair]:
     """Yield the pairs that the program should have, including written pairs; count recently added photos."""
     stored = catalogue.stored
     texts = _TagTexts(catalogue, spelled=parent is None)
@@ -284,7 +266,8 @@ def _planned_tags(
     for batch in batches(items, CHUNK):
         item_of = {files[str(item.path)].id: item for item in batch if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(item_of)
-        logged_keys = set(_keys(stored.connected.pairs(*ACTIVE, photo_ids=[photo.id for photo in photos.values()])))
+        logged = stored.connected.pairs(*ACTIVE, photo_ids=[photo.id for photo in photos.values()])
+        logged_keys = {pair.key for pair in logged}
         for image_id, photo in photos.items():
             remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
             given_keys = set(map(tag_key, photo.given or ()))
@@ -296,8 +279,9 @@ def _planned_tags(
                     continue  # a person gave the tag in the program, or it is a parent of another tag
                 text = texts.of(mark.tag) if parent is None else f"{parent}/{texts.of(mark.tag)}"
                 if (photo.id, text) in logged_keys or (photo.ready and tag_key(text) not in remote_keys):
-                    yield _PlannedTag(
-                        photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0, photo.folder
+                    confidence = mark.confidence or 1.0
+                    yield LoggedPair(
+                        photo.id, photo.remote_id, photo.name, image_id, text, mark.tag, confidence, photo.folder
                     )
 
 
@@ -341,7 +325,7 @@ class _PairWriter:
         self._progress, self._check = progress, check
         self.folders, self.pushed = _FolderTrials(stored.connected, library), PushResult()
 
-    def write(self, pairs: Sequence[_PlannedTag]) -> None:
+    def write(self, pairs: Sequence[LoggedPair]) -> None:
         """Plan, write and verify pairs."""
         pushed, connected = self.pushed, self._connected
         if pushed.stalled:
@@ -349,35 +333,34 @@ class _PairWriter:
             return
         if self._check:
             existing = self._library.existing([*map(_pair, pairs)])
-            pairs = [pair for pair in pairs if _pair(pair)[:2] not in existing]
+            pairs = [pair for pair in pairs if pair.remote_key not in existing]
         if not pairs:
             return
 
         with self._stored.database.transaction():
-            tags = self._stored.tags.ids((pair.tag for pair in pairs), create=True)
-            connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
+            connected.plan(pairs, self._stored.tags.ids((pair.tag for pair in pairs), create=True))
 
-        by_key = {_pair(pair)[:2]: pair for pair in pairs}
+        by_key = {pair.remote_key: pair for pair in pairs}
         touched = connected.touched(pair.photo_id for pair in pairs)
-        sent_pairs = [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs]
-        outcome = write(self._library, sent_pairs, [], touched=touched)
-        refused = {refusal.pair[:2]: refusal.reason for refusal in outcome.refused}
+        outcome = write(self._library, [*map(_pair, pairs)], touched=touched)
         open_keys = outcome.unsent | outcome.unsettled
         written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
-        lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | set(refused)]
+        lost = [
+            pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | outcome.refused.keys()
+        ]
 
         with self._stored.database.transaction():
             connected.set_touched(outcome.stamps)
-            connected.set_state(WRITTEN, [pair.key for pair in written])
+            connected.set_state(WRITTEN, written)
             self.folders.record(written, lost)
             lost_again = self.folders.writable_pairs(lost, pushed)
-            abandoned = {pair.key for pair in lost} - {pair.key for pair in lost_again}
-            connected.set_state(LOST, [pair.key for pair in lost if pair.key not in abandoned])
-            connected.forget([*abandoned, *(by_key[key].key for key in outcome.unsent | set(refused))])
+            connected.set_state(LOST, lost_again)
+            abandoned = set(lost).difference(lost_again)
+            connected.forget([*abandoned, *(by_key[key] for key in outcome.unsent | outcome.refused.keys())])
 
         pushed.written += len(written)
-        pushed.changes += map(_addition, written)
-        pushed.refuse([*refused.values(), *(LOST_REASON for _ in lost_again)])
+        pushed.changes += map(_change, written)
+        pushed.refuse([*outcome.refused.values(), *(LOST_REASON for _ in lost_again)])
         pushed.postpone_open(outcome)
         self._progress.advance(len(pairs))
 
@@ -388,60 +371,46 @@ class _PairWriter:
             if pushed.stalled:
                 pushed.postpone(BUSY_REASON, len(batch))
                 continue
-            connected.set_state(LEAVING, _keys(batch))
+            connected.set_state(LEAVING, batch)
             touched = connected.touched(pair.photo_id for pair in batch)
-            outcome = write(self._library, [], [*map(_pair, batch)], touched=touched, careful=careful)
+            outcome = write(self._library, [*map(_pair, batch)], remove=True, touched=touched, careful=careful)
             connected.set_touched(outcome.stamps)
 
-            settled = [pair for pair in batch if _pair(pair)[:2] not in outcome.unsettled]
-            _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.existing | outcome.unsent)
+            remaining = outcome.existing | outcome.unsent
+            settled = [pair for pair in batch if pair.remote_key not in outcome.unsettled]
+            gone = [pair for pair in settled if pair.remote_key not in remaining]
+            connected.set_state(WRITTEN, [pair for pair in settled if pair.remote_key in remaining])
+            connected.set_state(TAKEN, gone)
 
-            reasons = {refusal.pair[:2]: refusal.reason for refusal in outcome.refused}
             returned = outcome.existing - outcome.unsettled - outcome.unsent
-            gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.existing | outcome.unsent]
             pushed.taken += len(gone)
-            pushed.changes += map(_removal, gone)
-            pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
+            pushed.changes += map(_change, gone)
+            pushed.refuse(outcome.refused.get(key, "it came back each time that it was taken") for key in returned)
             pushed.postpone_open(outcome)
             self._progress.advance(len(batch))
 
     def verify_again(self) -> None:
         """Verify recently written or removed pairs once more, and record which states are confirmed."""
-        pushed, connected, queued = self.pushed, self._connected, self._library.queued
+        pushed, connected = self.pushed, self._connected
         unconfirmed = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
         if not unconfirmed:
             return
-        existing: set[tuple[str, str]] = set()
-        if queued:  # an older job may have ended after ours and replaced the tags again
+        changed: list[LoggedPair] = []
+        if self._library.queued:  # an older job may have ended after ours and replaced the tags again
             self._library.pause(RECHECK_SECONDS)
             existing = self._library.existing([*map(_pair, unconfirmed)])
+            changed = [pair for pair in unconfirmed if (pair.remote_key in existing) != (pair.state == WRITTEN)]
 
-        states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
-        for pair in unconfirmed:
-            is_there = _pair(pair)[:2] in existing if queued else pair.state == WRITTEN
-            states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
-
-        connected.set_sure(_keys(states.pop(None)))
-        for state, pairs in states.items():
-            connected.set_state(str(state), _keys(pairs))
-        unconfirmed_keys = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
-        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in unconfirmed_keys]
+        lost = [pair for pair in changed if pair.state == WRITTEN]
+        connected.set_sure(set(unconfirmed).difference(changed))
+        connected.set_state(LOST, lost)
+        connected.set_state(WRITTEN, [pair for pair in changed if pair.state == TAKEN])
+        changed_keys = {pair.remote_key for pair in changed}
+        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in changed_keys]
         pushed.taken = sum(change.confidence is None for change in pushed.changes)
         pushed.written = len(pushed.changes) - pushed.taken
-        pushed.refuse(LOST_REASON for _ in states[LOST])
+        pushed.refuse(LOST_REASON for _ in lost)
 
 
-def _pair(pair: LoggedPair | _PlannedTag) -> PhotoTag:
-    return PhotoTag(pair.remote_id, pair.text)
-
-
-def _keys(pairs: Iterable[LoggedPair]) -> list[tuple[int, str]]:
-    return [(pair.photo_id, pair.text) for pair in pairs]
-
-
-def _settle(connected: Connected, pairs: Sequence[LoggedPair], existing: set[tuple[str, str]]) -> None:
-    """Set the state of interrupted pairs by whether they exist."""
-    gone = [pair for pair in pairs if _pair(pair)[:2] not in existing]
-    connected.forget(_keys(pair for pair in gone if pair.state != LEAVING))  # they were never written
-    connected.set_state(WRITTEN, _keys(pair for pair in pairs if _pair(pair)[:2] in existing))
-    connected.set_state(TAKEN, _keys(pair for pair in gone if pair.state == LEAVING))
+def _pair(pair: LoggedPair) -> PhotoTag:
+    return PhotoTag(pair.remote_id, pair.text, pair.confidence)

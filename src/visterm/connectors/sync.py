@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from visterm.connectors.contract import RemoteLibrary, connector_class, open_library
 from visterm.connectors.keys import check_allowed, read_key
@@ -22,13 +22,11 @@ from visterm.connectors.push import PushResult, has_cutoffs, push, recover, remo
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.wording import count_of
+from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import branch_path
 from visterm.library.learned import outcome_text
 from visterm.store.connected import PARENT, ProgramConnection
 from visterm.store.database import as_text, now
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
 
 DEFAULT_PRECISION = 0.9
 CONNECT_ADVICE = (
@@ -130,7 +128,7 @@ def sync(
         result = SyncRound(pull(catalogue, library, progress))
         _learn(catalogue, result, progress)
         if not dry_run:
-            stored.connected.put(connection_of(catalogue)._replace(settings=settings._asdict()))
+            stored.connected.update(settings=settings._asdict())
         if not has_cutoffs(catalogue):
             result.remarks.append(
                 "No predictions are written: the run knows no confidences yet. Tag at least 20 photos, or review some."
@@ -150,7 +148,7 @@ def sync(
                 "is tried again each day."
             )
         if not dry_run:
-            stored.connected.put(connection_of(catalogue)._replace(synced=now()))
+            stored.connected.update(synced=now())
             stored.history.note("sync", **{name: n for name, n in result.as_dict().items() if isinstance(n, int) and n})
     return result
 
@@ -183,16 +181,15 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
     folder = folder_of(catalogue)
-    moved_previews = []  # Paths to update if the catalogue's folder was moved
-    for image_id, photo_id, path in stored.database.rows(
+    previews = stored.database.rows(
         "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
         "WHERE images.state = 'here' ORDER BY images.id"
-    ):
-        if path != (file := str(preview_file(folder, photo_id))):
-            moved_previews.append((as_text(file), as_text(os.path.dirname(file)), image_id))
-
-    statement = "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?"
-    stored.database.write_many(statement, moved_previews)
+    )
+    files = {image_id: (str(preview_file(folder, photo_id)), path) for image_id, photo_id, path in previews}
+    stored.database.write_many(  # if the catalogue's folder was moved
+        "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?",
+        [(as_text(file), as_text(os.path.dirname(file)), i) for i, (file, path) in files.items() if file != path],
+    )
 
     read_changes(stored.connected, library, progress)
     deleted = find_deleted(catalogue, library, progress)
@@ -216,4 +213,4 @@ def _learn(catalogue: Catalogue, result: SyncRound, progress: Progress) -> None:
             return
         assert catalogue.stored.folder is not None
         result.learned = outcome_text(learned, catalogue.stored.folder)
-    connected.mark_learned()
+    connected.update(learn_from=None)

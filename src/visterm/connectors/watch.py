@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from visterm.connectors.folder_changes import ChangedFiles, FolderChanges, Stop, is_on_network, mounts
 from visterm.core.errors import DataError, InUseError, UserError, VistermError
@@ -22,15 +22,13 @@ from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
+from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import copy_feedback
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, indexed_folders, photos_of
 from visterm.library.start import learn_first
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.catalogue import StoredCatalogue
+from visterm.store.catalogue import StoredCatalogue
 
 T = TypeVar("T")
 

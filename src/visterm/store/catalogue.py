@@ -20,8 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,19 +35,17 @@ from visterm.core.writing import locked
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import MAX_CACHED_RESULTS, Database, as_text
-from visterm.store.filters import COLUMNS, Filter, conditions_of, image_ids, in_order
+from visterm.store.filters import COLUMNS, NAME, OLDEST, Filter, conditions_of, name_key
 from visterm.store.history import History, Jobs, Runs, WrittenTags
 from visterm.store.images import AMONG, Frames, Images, NewImage, SkippedFiles, as_list
 from visterm.store.lance_rows import LanceLocation, lance_uri
-from visterm.store.stored_rows import VERSION, RowStore, build_indexes, how_it_searches, indexes_are_due, no_current_run
+from visterm.store.stored_rows import VERSION, RowStore, build_indexes, how_it_searches, indexes_are_due
 from visterm.store.tags import ManualJudgements, Tags
 
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 SKIPPED = "skipped.jsonl"
 """List of skipped files for people and other programs; the database has the authoritative list."""
 
-CURRENT_RUN = "SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1"
-MIN_IDS_FOR_ONE_QUERY = 50  # With fewer ids, one query per id is faster
 
 Ids: TypeAlias = NDArray[np.int64]
 
@@ -179,17 +178,18 @@ class StoredCatalogue:
     @property
     def origin(self) -> Origin:
         """The current run, which computed the rows. Raises CorruptFileError if no run is current."""
-        rows = self.database.keep("current run", partial(self.database.rows, CURRENT_RUN))
-        if not rows:
-            raise no_current_run(self.database)
-        return Origin(*rows[0])
+        run = self.database.keep("current run", self.runs.current)
+        return Origin(run.folder, run.fingerprint, run.encoder_fingerprint)
 
     @property
     def run_folder(self) -> Path:
         """Folder with the copy of the current run. Raises StorageError for a catalogue in memory."""
+        return self._saved_folder() / RUNS / self.origin.fingerprint
+
+    def _saved_folder(self) -> Path:
         if self.folder is None:
-            raise StorageError("This catalogue is in memory only and has no copy of its run. Save it first.")
-        return self.folder / RUNS / self.origin.fingerprint
+            raise StorageError("This catalogue is in memory only. Save it first.")
+        return self.folder
 
     def __len__(self) -> int:
         """Return the number of searchable images: present, and with a row of the current run."""
@@ -228,12 +228,22 @@ class StoredCatalogue:
         key = ("find", *conditions, *values)
         if sort is not None:
             return self.database.keep((*key, sort), lambda: self.sorted(self.find(limits), sort))
-        return self.database.keep(key, lambda: image_ids(self.database, conditions, values))
+        where = " AND ".join(["state = 'here'", *conditions])
+        statement = f"SELECT id FROM images WHERE {where} ORDER BY id"
+        return self.database.keep(
+            key, lambda: np.fromiter(chain.from_iterable(self.database.rows(statement, values)), np.int64)
+        )
 
     def sorted(self, ids: Ids, sort: str) -> Ids:
-        """Return ids of images sorted by one of `COLUMNS`."""
+        """Return ids of images sorted by one of `COLUMNS`; photos without a date come last, ties keep their order."""
         values = dict(self.database.rows(f"SELECT id, {COLUMNS[sort]} FROM images WHERE {AMONG}", (as_list(ids),)))
-        return in_order(sort, ids, [values.get(i) for i in ids.tolist()])
+        keys: list[Any] = [values.get(i) or "" for i in ids.tolist()]
+        if sort == NAME:
+            keys = [name_key(key) for key in keys]
+        elif sort == OLDEST:
+            keys = [(not key, key) for key in keys]
+        order = sorted(range(len(ids)), key=keys.__getitem__, reverse=sort not in (NAME, OLDEST))
+        return ids[np.array(order, np.int64)]
 
     def ids_of_name(self, name: str) -> list[int]:
         """Return the ids of the images with this name, or whose path ends with "/" and this name."""
@@ -249,11 +259,7 @@ class StoredCatalogue:
         cached: dict[int, ImageLocation] = self.database.keep("locations", dict)
         locations = {int(i): location for i in ids if (location := cached.get(int(i))) is not None}
         uncached_ids = [int(i) for i in ids if int(i) not in locations]
-        if len(uncached_ids) < MIN_IDS_FOR_ONE_QUERY:
-            statement = "SELECT name, path, id FROM images WHERE id = ?"
-            rows = [row for i in uncached_ids for row in self.database.rows(statement, (i,))]
-        else:
-            rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(uncached_ids),))
+        rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(uncached_ids),))
 
         statement = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
         [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, statement))
@@ -305,9 +311,6 @@ class StoredCatalogue:
         Raises ShapeError if `U` has another number of rows than there are records, or another width than the stored
         rows; DataError if a value is not finite.
         """
-        U = as_rows(U, "U")
-        if U.shape[0] != len(records):
-            raise ShapeError(f"There are {len(records)} records, but {U.shape[0]} rows; expected one row per record.")
         with self.transaction():
             ids = self.images.add(records)
             self.tags.give_many(((i, record.tags) for i, record in zip(ids, records, strict=True)), "file")
@@ -371,8 +374,7 @@ class StoredCatalogue:
 
         Raises StorageError if the catalogue is in memory only; MissingExtraError if faiss is not installed.
         """
-        if self.folder is None:
-            raise StorageError("This catalogue is in memory only, where searches are exact. Save it first.")
+        self._saved_folder()
         with self.writing():
             return build_indexes(self._rows, queries)
 
@@ -387,8 +389,7 @@ class StoredCatalogue:
         Raises StorageError if the catalogue already has rows, is in memory, or cannot store tables at `uri`;
         MissingExtraError if lancedb is not installed.
         """
-        if self.folder is None:
-            raise StorageError("This catalogue is in memory only, and so are its rows. Save it first.")
+        self._saved_folder()
         with self.transaction():
             self._rows.keep_in_lance(uri)
 

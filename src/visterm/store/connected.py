@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ PLANNED, WRITTEN, LOST, LEAVING, TAKEN, OFF = "planned", "written", "lost", "lea
 """States of a written tag: to be written, written, lost by the program after writing, to be removed, removed by
 visterm, removed by a person."""
 ACTIVE = (PLANNED, WRITTEN, LEAVING)  # In these states, a tag that is in the program is one that visterm wrote
+PHOTOS_PER_QUERY = 10_000  # Number of photos in memory during indexing
 
 
 class ProgramConnection(NamedTuple):
@@ -101,11 +102,22 @@ class LoggedPair(NamedTuple):
     image_id: int | None
     text: str  # In the program's spelling: "visterm/cat"
     tag: str  # In the catalogue's spelling: "cat"
-    state: str
-    here: int  # Whether the program still has the photo, 0 or 1
-    sure: int  # Whether the state was confirmed by reading it again some seconds later, 0 or 1
-    losses: int  # Number of times that the tag vanished, although perhaps no person removed it
+    confidence: float
     folder: str
+    state: str = PLANNED
+    here: int = 1  # Whether the program still has the photo, 0 or 1
+    sure: int = 0  # Whether the state was confirmed by reading it again some seconds later, 0 or 1
+    losses: int = 0  # Number of times that the tag vanished, although perhaps no person removed it
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Key of the pair in the log."""
+        return self.photo_id, self.text
+
+    @property
+    def remote_key(self) -> tuple[str, str]:
+        """The photo's id and the tag as the program knows them."""
+        return self.remote_id, self.text
 
     def is_ours_if_present(self, prefixes: tuple[str, ...]) -> bool:
         """Return whether a removed or lost tag that is in the program again was written by visterm.
@@ -145,17 +157,16 @@ class Connected(CatalogueTable):
         parent = None if connection is None else connection.settings.get("parent")
         return f"{PARENT}/", f"{parent or PARENT}/"
 
-    def set_folders(self, folders: Mapping[str, Any]) -> None:
-        """Store which folders keep tags, and when that was tested."""
-        self._database.write("UPDATE connection SET folders = ?", (json_text(folders),))
-
     def learn_later(self, run: str) -> None:
         """Record that people changed tags since `run` was trained, unless an earlier change is recorded."""
         self._database.write("UPDATE connection SET learn_from = coalesce(learn_from, ?)", (run,))
 
-    def mark_learned(self) -> None:
-        """Record that all changes have been learned."""
-        self._database.write("UPDATE connection SET learn_from = NULL")
+    def update(self, **values: Any) -> None:
+        """Change some fields of the stored connection."""
+        with self._database.transaction():
+            connection = self.get()
+            assert connection is not None
+            self.put(connection._replace(**values))
 
     def note(self, photos: Iterable[RemotePhoto], mark: str) -> None:
         """Store one page of changed photos, and the position from which to continue reading."""
@@ -189,18 +200,11 @@ class Connected(CatalogueTable):
         return int(self._database.value(statement, (NOT_OURS,)))
 
     def to_fetch(self) -> list[tuple[int, str, str, str]]:
-        """List id, remote id, version and name of the photos whose preview is missing or outdated."""
+        """List id, remote id, version and name of photos whose preview is outdated, or that are ready without one."""
         return self._database.rows(
-            "SELECT id, remote_id, version, name FROM remote_photos "
-            "WHERE state = 'here' AND version != '' AND fetched IS NOT version ORDER BY id"
+            "SELECT id, remote_id, version, name FROM remote_photos WHERE state = 'here' "
+            "AND ((version != '' AND fetched IS NOT version) OR (version = '' AND ready)) ORDER BY id"
         )
-
-    def without_preview(self) -> list[str]:
-        """List the photos that are ready but have no preview, as "name (remote id)"."""
-        rows = self._database.rows(
-            "SELECT name, remote_id FROM remote_photos WHERE state = 'here' AND version = '' AND ready ORDER BY id"
-        )
-        return [f"{name} ({remote_id})" for name, remote_id in rows]
 
     def set_touched(self, stamps: Mapping[str, str]) -> None:
         """Store the time stamps that photos had after visterm's latest request: remote id -> stamp."""
@@ -220,12 +224,13 @@ class Connected(CatalogueTable):
             "UPDATE remote_photos SET fetched = ?, stale = 1 WHERE id = ?", ((v, i) for i, v in versions)
         )
 
-    def with_preview(self, limit: int, *, after: int = 0, stale: bool = False) -> list[ConnectedPhoto]:
-        """List photos with a preview and an id above `after`, by id; with `stale`, only those with unread changes."""
-        condition = "AND stale " if stale else ""
-        return self._photos(
-            f"WHERE state = 'here' AND fetched IS NOT NULL {condition}AND id > ? ORDER BY id LIMIT ?", after, limit
-        )
+    def with_preview(self, *, stale: bool = False) -> Iterator[list[ConnectedPhoto]]:
+        """Yield lists of photos with a preview, by id; with `stale`, only those with unread changes."""
+        where = f"WHERE state = 'here' AND fetched IS NOT NULL {'AND stale ' if stale else ''}AND id > ?"
+        after = -1
+        while photos := self._photos(f"{where} ORDER BY id LIMIT {PHOTOS_PER_QUERY}", after):
+            yield photos
+            after = photos[-1].id
 
     def of_images(self, image_ids: Iterable[int]) -> dict[int, ConnectedPhoto]:
         """Image id -> its photo in the connected program, for the images that have one."""
@@ -278,24 +283,24 @@ class Connected(CatalogueTable):
         values = [json.dumps(states)] if photo_ids is None else [json.dumps(states), as_list(photo_ids)]
         return self._records(
             LoggedPair,
-            "SELECT photo_id, remote_id, p.name, image_id, tag, tags.name, w.state, p.state = 'here', sure, losses, "
-            "folder "
+            "SELECT photo_id, remote_id, p.name, image_id, tag, tags.name, confidence, folder, w.state, "
+            "p.state = 'here', sure, losses "
             "FROM remote_pairs AS w JOIN remote_photos AS p ON p.id = photo_id JOIN tags ON tags.id = tag_id "
             f"WHERE w.state IN (SELECT value FROM json_each(?)) {among}ORDER BY tag, photo_id",
             values,
         )
 
-    def plan(self, pairs: Iterable[tuple[int, str, int, float]]) -> None:
-        """Record pairs that will be written, as (photo id, text, tag id, confidence)."""
+    def plan(self, pairs: Iterable[LoggedPair], tag_ids: Mapping[str, int]) -> None:
+        """Record pairs that will be written; `tag_ids` are the ids of their tags."""
         self._database.write_many(
             "INSERT INTO remote_pairs (photo_id, tag, tag_id, confidence, state, at) VALUES (?, ?, ?, ?, 'planned', ?) "
             "ON CONFLICT DO UPDATE SET tag_id = excluded.tag_id, confidence = excluded.confidence, state = 'planned', "
             "at = excluded.at, sure = 0",
-            ((*pair, now()) for pair in pairs),
+            ((*pair.key, tag_ids[pair.tag], pair.confidence, now()) for pair in pairs),
         )
 
-    def set_state(self, state: str, pairs: Iterable[tuple[int, str]]) -> None:
-        """Set the state of pairs, each (photo id, text).
+    def set_state(self, state: str, pairs: Iterable[LoggedPair]) -> None:
+        """Set the state of pairs.
 
         The photos' stored tags are updated too, so any later difference is a change by a person.
         """
@@ -304,13 +309,13 @@ class Connected(CatalogueTable):
             self._database.write_many(
                 "UPDATE remote_pairs SET state = ?, at = ?, sure = 0, losses = losses + ? "
                 "WHERE photo_id = ? AND tag = ?",
-                ((state, now(), state == LOST, *pair) for pair in pairs),
+                ((state, now(), state == LOST, *pair.key) for pair in pairs),
             )
             if state not in (WRITTEN, TAKEN, LOST):
                 return
             photos: dict[int, set[str]] = {}
-            for photo_id, text in pairs:
-                photos.setdefault(photo_id, set()).add(text)
+            for pair in pairs:
+                photos.setdefault(pair.photo_id, set()).add(pair.text)
             connection = self.get()
             column = "guessed" if connection is not None and connection.kind in MARKS_TAGS else "tags"
             statement = f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))"
@@ -322,20 +327,21 @@ class Connected(CatalogueTable):
                 new_values.append((_texts(new_tags), photo_id))
             self._database.write_many(f"UPDATE remote_photos SET {column} = ? WHERE id = ?", new_values)
 
-    def set_sure(self, pairs: Iterable[tuple[int, str]]) -> None:
+    def set_sure(self, pairs: Iterable[LoggedPair]) -> None:
         """Record that the state of pairs was confirmed by reading them again."""
-        self._database.write_many("UPDATE remote_pairs SET sure = 1 WHERE photo_id = ? AND tag = ?", pairs)
+        keys = [pair.key for pair in pairs]
+        self._database.write_many("UPDATE remote_pairs SET sure = 1 WHERE photo_id = ? AND tag = ?", keys)
 
-    def give_up(self, pairs: Iterable[tuple[int, str]]) -> None:
-        """Delete pairs that a person has confirmed: the tags are now people's tags."""
-        self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ?", pairs)
+    def give_up(self, pair: LoggedPair) -> None:
+        """Delete a pair that a person has confirmed: the tag is now a person's tag."""
+        self._database.write("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ?", pair.key)
 
-    def forget(self, pairs: Iterable[tuple[int, str]]) -> None:
+    def forget(self, pairs: Iterable[LoggedPair]) -> None:
         """Delete pairs that were not written; pairs that the program lost before become `LOST` again."""
-        pairs = list(pairs)
+        keys = [pair.key for pair in pairs]
         with self._database.transaction():
-            self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ? AND losses = 0", pairs)
-            self._database.write_many("UPDATE remote_pairs SET state = 'lost' WHERE photo_id = ? AND tag = ?", pairs)
+            self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ? AND losses = 0", keys)
+            self._database.write_many("UPDATE remote_pairs SET state = 'lost' WHERE photo_id = ? AND tag = ?", keys)
 
     def take_over(self, other: Connected) -> None:
         """Copy the connection and its photos from another database, before any photo is indexed."""

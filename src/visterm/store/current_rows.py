@@ -21,6 +21,7 @@ from visterm.core.errors import DataError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
+from visterm.store.row_index import MAX_K
 
 BLOCK_ROWS = 65536  # Number of rows whose lengths are computed at a time
 BLOCK_QUERIES = 64  # Number of queries that are searched at a time
@@ -71,7 +72,7 @@ class CurrentRows:
 
     def is_indexed(self, k: int) -> bool:
         """Return whether a search for `k` images uses an approximate index."""
-        return any(part.index is not None and part.index.answers(k) for part in self.parts)
+        return k <= MAX_K and any(part.index is not None for part in self.parts)
 
     def search(self, q: ArrayLike | Matrix, k: int = 10, *, among: ArrayLike | None = None) -> Ranking:
         """Find the images with the largest dot products, optionally `among` some ids; see `StoredCatalogue.search`.
@@ -93,9 +94,7 @@ class CurrentRows:
             block = Q[queries]
             dense_queries = block.toarray() if isinstance(block, sp.csr_array) else block
 
-            best = []
-            for part, rows in zip(self.parts, positions, strict=True):
-                best.append(part.best(dense_queries, k, rows))
+            best = [part.best(dense_queries, k, rows) for part, rows in zip(self.parts, positions, strict=True)]
             ranking.ids[queries], ranking.scores[queries] = merged(best, k)
         return ranking
 
@@ -255,11 +254,8 @@ class Candidates(Protocol):
 
     n_rows: int
 
-    def answers(self, k: int) -> bool:
-        """Return whether it proposes candidates for the `k` best rows."""
-
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending positions of rows, with most of the `k` best rows; None if an exact search is better."""
+    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """Return ascending positions of rows, with most of the `k` best rows."""
 
 
 @dataclass(eq=False)
@@ -301,9 +297,7 @@ class Part(ABC):
             id_range = slice(*np.searchsorted(ids, (first_id, first_id + len(self.ids))))
             positions: NDArray[np.int64] = ids[id_range] - first_id
         elif len(ids) * IDS_PER_LOOKUP > len(self.ids):
-            requested = np.zeros(self._largest + 2, np.bool_)
-            requested[ids[(ids >= 0) & (ids <= self._largest)]] = True
-            positions = np.flatnonzero(requested[self.ids])
+            positions = np.flatnonzero(np.isin(self.ids, ids))
         else:
             order = self._order
             ids_in_order = self.ids if order is None else self.ids[order]
@@ -353,22 +347,15 @@ class Part(ABC):
         Returns None if the candidates may be too few.
         """
         k, rankings = min(k, len(self)), []
+        if not 0 < k <= MAX_K:
+            return None
+        later = np.setdiff1d(np.arange(index.n_rows, len(self.ids)), self.hidden, assume_unique=True)
         for q in Q[:, None, :]:
-            candidates = index.candidates(q, k)
-            if candidates is None:
-                return None
-            candidates, later = (
-                np.setdiff1d(positions, self.hidden, assume_unique=True)
-                for positions in (candidates, np.arange(index.n_rows, len(self.ids)))
-            )
-            if k == 0 or len(candidates) < min(k, len(self) - len(later)):
+            candidates = np.setdiff1d(index.candidates(q, k), self.hidden, assume_unique=True)
+            if len(candidates) < min(k, len(self) - len(later)):
                 return None
             rankings.append(merged([self.best(q, k, rows) for rows in (candidates, later) if len(rows)], k))
         return Ranking(*map(np.concatenate, zip(*rankings, strict=True)))
-
-    @cached_property
-    def _largest(self) -> int:
-        return int(self.ids.max(initial=-1))
 
     @cached_property
     def ascending(self) -> bool:

@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from visterm.core.errors import UserError
 from visterm.core.remote import absolute, start_of_paths
 from visterm.core.vocabulary import tag_key
-from visterm.store.database import Database, as_text
+from visterm.store.database import as_text
 from visterm.store.images import file_type_of
 from visterm.store.tags import WITHOUT_TREE, ActiveTags
 
@@ -106,13 +103,6 @@ def is_date(text: str) -> bool:
     return True
 
 
-def image_ids(database: Database, conditions: Sequence[str], values: Sequence[object]) -> NDArray[np.int64]:
-    """Return the ascending ids of the present images that meet the conditions from `conditions_of`."""
-    where = " AND ".join(["state = 'here'", *conditions])
-    rows = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
-    return np.fromiter((row[0] for row in rows), np.int64, len(rows))
-
-
 def conditions_of(limits: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[object]]:
     """Convert a filter to SQL conditions on ``images``, and the values to bind, in the order of the conditions.
 
@@ -168,17 +158,6 @@ def conditions_of(limits: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[li
     if limits.unreviewed:
         add("reviewed IS NULL")
     return conditions, values
-
-
-def in_order(sort: str, ids: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[np.int64]:
-    """Sort ids by the values of the sort column; photos without a date come last, and ties keep their order."""
-    keys: list[Any] = [value or "" for value in values]
-    if sort == NAME:
-        keys = [name_key(value) for value in keys]
-    elif sort == OLDEST:
-        keys = [(value is None, value or "") for value in values]
-    order = sorted(range(len(ids)), key=keys.__getitem__, reverse=sort not in (NAME, OLDEST))
-    return ids[np.array(order, np.int64)]
 
 
 def name_key(name: str) -> Any:

@@ -271,8 +271,6 @@ class Frames(CatalogueTable):
 
     def of(self, video_ids: Iterable[int]) -> list[Frame]:
         """Return the frames of videos, by video and time; images that are not videos have none."""
-        if not self.has_videos:
-            return []
         statement = f"SELECT image_id, video_id, at FROM frames WHERE video_id {LISTED} ORDER BY video_id, at"
         return self._records(Frame, statement, (as_list(video_ids),))
 
@@ -285,19 +283,12 @@ class Frames(CatalogueTable):
         statement = "SELECT image_id, video_id, at FROM frames WHERE image_id = ?"
         return next(iter(self._records(Frame, statement, (image_id,))), None)
 
-    @property
-    def has_videos(self) -> bool:
-        """Whether the catalogue has any video."""
-        return bool(self._database.keep("videos", lambda: self._database.value("SELECT EXISTS (SELECT 1 FROM frames)")))
-
     def with_frames(self, image_ids: Sequence[int]) -> list[int]:
         """Return the images, followed by all but the first frames of the videos among them."""
         return [*image_ids, *(frame.image_id for frame in self.of(image_ids) if frame.image_id != frame.video_id)]
 
     def videos_of(self, image_ids: Sequence[int]) -> list[int]:
         """Return the ids, with the ids of frames replaced by those of their videos."""
-        if not self.has_videos:
-            return list(image_ids)
         videos = dict(
             self._database.rows(f"SELECT image_id, video_id FROM frames WHERE image_id {LISTED}", (as_list(image_ids),))
         )

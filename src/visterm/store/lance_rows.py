@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import CorruptFileError, DataError, UserError
+from visterm.core.errors import CorruptFileError, UserError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import Part
-from visterm.store.lance_table import ROWS_PER_BATCH, LanceTable, arrays_of, schema_of, table_names
-from visterm.store.row_index import MAX_K, IndexSettings, K, best_settings, median_seconds, probe_counts, settings_of
+from visterm.store.lance_table import ROWS_PER_BATCH, LanceTable, rows_of, schema_of, table_names
+from visterm.store.row_index import IndexSettings, K, best_settings, median_seconds, probe_counts
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
 Positions: TypeAlias = NDArray[np.int64]
@@ -37,11 +36,6 @@ Floats: TypeAlias = NDArray[np.float32]
 LANCE = "lance"  # Default folder of the tables, and the name of their indexes
 FILES = "files"
 
-NOT_DENSE = (
-    "The rows are sparse, and a Lance table holds dense ones. Keep them in files, or choose a model whose rows are "
-    "dense, such as wsabie."
-)
-
 MAX_CACHED_BYTES = 2**28  # Tables up to this size are cached in memory
 BYTES_PER_READ = 2**24  # Size of the rows of a query: LanceDB would read gigabytes ahead for a query of all rows
 N_SPARE, MAX_SPARE = 16, 100  # Additional candidates, to make up for ties, and at most for hidden rows
@@ -49,30 +43,26 @@ ROUNDS = 10  # Maximum number of iterations of k-means
 SCAN_RATIO = 16  # If more than 1 of 16 rows is requested, scanning all rows is faster
 
 
+@dataclass(eq=False)
 class LanceRows:
     """The first `n_rows` rows, each with `width` values, of one version of a table."""
 
-    def __init__(self, table: LanceTable, version: int, n_rows: int, width: int) -> None:
-        self._table, self._version = table, version
-        self.n_rows, self.width = n_rows, width
-        self._lock = threading.Lock()
-        self._checked_out: Any = None
+    table: LanceTable
+    version: int
+    n_rows: int
+    width: int
 
-    @property
+    @cached_property
     def open_table(self) -> Any:
         """LanceDB's table object at this version; opened on first use."""
-        with self._lock:
-            if self._checked_out is None:
-                table = self._table.at(self._version)
-                columns = {field.name: field.type for field in table.schema}
-                for field in schema_of(self.width):
-                    if columns.get(field.name) != field.type:
-                        raise self._damaged(f"a column '{field.name}' of {columns.get(field.name, 'nothing')}")
-                n_rows = table.count_rows()
-                if n_rows < self.n_rows:
-                    raise self._damaged(f"{n_rows} rows")
-                self._checked_out = table
-        return self._checked_out
+        table = self.table.at(self.version)
+        columns = {column.name: column.type for column in table.schema}
+        for column in schema_of(self.width):
+            if columns.get(column.name) != column.type:
+                raise self._damaged(f"a column '{column.name}' of {columns.get(column.name, 'nothing')}")
+        if (n_rows := table.count_rows()) < self.n_rows:
+            raise self._damaged(f"{n_rows} rows")
+        return table
 
     @property
     def is_small(self) -> bool:
@@ -134,7 +124,7 @@ class LanceRows:
 
     def _sorted_rows(self, batch: Any, first: int, stop: int) -> tuple[Positions, Floats]:
         """Return positions and rows of an Arrow batch, sorted by position: LanceDB does not guarantee an order."""
-        positions, block = arrays_of(batch, ["row", "vector"]).values()
+        positions, block = rows_of(batch)
         if positions.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(positions), self.width):
             raise self._damaged(f"rows of {block.dtype}, shape {block.shape}, at positions of {positions.dtype}")
         if not np.isfinite(block).all():
@@ -148,7 +138,7 @@ class LanceRows:
 
     def _damaged(self, content: str) -> CorruptFileError:
         return CorruptFileError(
-            f"The table {self._table.name} at {self._table.uri} holds {content}; expected {self.n_rows} rows of "
+            f"The table {self.table.name} at {self.table.uri} holds {content}; expected {self.n_rows} rows of "
             f"{self.width} numbers, one per position. Restore it from a backup, or index the images again."
         )
 
@@ -186,26 +176,19 @@ class LancePart(Part):
 class LanceIndex:
     """An index of a Lance table and its settings; see `Candidates`.
 
-    `rows` have a version of the table with the index. The index covers the first `n_rows` rows (None: the number when
-    it was measured). It proposes `spare` additional candidates, to make up for this number of hidden rows.
+    `rows` have a version of the table with the index. It proposes `spare` additional candidates, to make up for this
+    number of hidden rows.
     """
 
-    def __init__(self, rows: LanceRows, settings: IndexSettings, n_rows: int | None = None, spare: int = 0) -> None:
-        self._rows, self.settings = rows, settings
-        self.n_rows = settings.n_rows if n_rows is None else n_rows
+    def __init__(self, rows: LanceRows, settings: IndexSettings, spare: int = 0) -> None:
+        self._rows, self.settings, self.n_rows = rows, settings, settings.n_rows
         self._spare = N_SPARE + min(spare, MAX_SPARE)
 
-    def answers(self, k: int) -> bool:
-        """Return whether it proposes candidates for the `k` best rows."""
-        return k <= MAX_K
-
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending positions of rows that include most of the `k` best; None if an exact search is better."""
-        if not self.answers(k):
-            return None
+    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """Return ascending positions of rows that include most of the `k` best."""
         query = self._rows.open_table.search(q.ravel(), vector_column_name="vector").distance_type("dot")
         query = query.nprobes(self.settings.n_probed(k)).fast_search().limit(k + self._spare)
-        positions = np.sort(arrays_of(query.select(["row"]).to_arrow(), ["row"])["row"])
+        positions = np.sort(query.select(["row"]).to_arrow().column("row").to_numpy())
         return positions[positions < self.n_rows]
 
 
@@ -302,26 +285,17 @@ class LanceSegment(SegmentFolder):
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
         """Write rows after the first `n_rows`."""
-        if isinstance(U, sp.csr_array):
-            raise DataError(NOT_DENSE)
+        assert isinstance(U, np.ndarray)
         self._write(IDS, n_rows, ids)
         self.table_version = self.table.append(self.table_version, n_rows, ids, U)
 
-    def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the ids and rows of the first `n_rows`, in memory."""
-        return self._map(IDS, n_rows), self.rows(n_rows).take(np.arange(n_rows))
-
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` rows as a part to search, with the table's own index."""
-        rows = self.rows(n_rows)
+        """Return the first `n_rows` rows as a part to search, read on demand, with the table's own index."""
+        rows = LanceRows(self.table, self.table_version, n_rows, self.width)
         lance_index = None
-        if index is not None and settings_of(index.facts).is_useful:
-            lance_index = LanceIndex(rows, settings_of(index.facts), index.n_rows, len(hidden))
+        if index is not None and index.settings.is_useful:
+            lance_index = LanceIndex(rows, index.settings, len(hidden))
         return LancePart(self._map(IDS, n_rows), rows, hidden, lance_index)
-
-    def rows(self, n_rows: int) -> LanceRows:
-        """Return the first `n_rows` rows, which are read on demand."""
-        return LanceRows(self.table, self.table_version, n_rows, self.width)
 
     def cut(self, n_rows: int) -> None:
         """Shorten the file of ids to `n_rows`, and reset the table to its current version."""

@@ -30,6 +30,7 @@ ROWS_PER_FILE = 2**20  # LanceDB's target when it compacts files
 # LanceDB's own default sizes are six times as large
 CACHE_SIZES = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
 
+RESTORE = " Restore it from a backup, or index the images again."
 NEVER_DELETE = timedelta(days=36500)
 MIN_AGE_TO_DELETE = timedelta(hours=1)  # No search still reads versions that are older than this
 
@@ -95,24 +96,17 @@ class LanceTable:
     def at(self, version: int) -> Any:
         """Return LanceDB's table object at one version. Raises CorruptFileError if that version does not exist."""
         table = self.writable()
-        try:
+        problem = f"The table {self.name} of rows at {self.uri} does not have its current version {version} any more"
+        with _convert_errors(problem, CorruptFileError, RESTORE):
             table.checkout(version)
-        except (ValueError, OSError, RuntimeError) as error:
-            raise CorruptFileError(
-                f"The table {self.name} of rows at {self.uri} does not have its current version {version} any more. "
-                "Restore it from a backup, or index the images again."
-            ) from error
         return table
 
     def writable(self) -> Any:
         """Return LanceDB's table object for writing. Raises CorruptFileError if it cannot be opened."""
-        try:
+        with _convert_errors(
+            f"The table {self.name} of rows cannot be opened at {self.uri}", CorruptFileError, RESTORE
+        ):
             return self._database.open_table(self.name)
-        except (ValueError, OSError, RuntimeError) as error:
-            raise CorruptFileError(
-                f"The table {self.name} of rows cannot be opened at {self.uri}: {_first_line(error)}. "
-                "Restore it from a backup, or index the images again."
-            ) from error
 
 
 def schema_of(width: int) -> Any:
@@ -134,17 +128,13 @@ def table_names(uri: str) -> list[str]:
             page = database.list_tables(page_token=page.page_token)
 
 
-def arrays_of(batch: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
-    """Convert columns of an Arrow batch or table to arrays; vectors to shape (n, width)."""
-    pa = _arrow()
-    arrays = {}
-    for name in columns:
-        column = batch.column(name)
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        array = (column.flatten() if name == "vector" else column).to_numpy(zero_copy_only=False)
-        arrays[name] = array.reshape(len(column), -1) if name == "vector" else array
-    return arrays
+def rows_of(batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return positions and vectors of an Arrow batch or table as arrays, of shapes (n,) and (n, width)."""
+    vectors = batch.column("vector")
+    if isinstance(vectors, _arrow().ChunkedArray):
+        vectors = vectors.combine_chunks()
+    positions = batch.column("row").to_numpy(zero_copy_only=False)
+    return positions, vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
 
 
 def _arrow() -> ModuleType:
@@ -171,16 +161,13 @@ def _connected(uri: str) -> Any:
 
 
 @contextmanager
-def _convert_errors(problem: str) -> Iterator[None]:
-    """Convert errors of LanceDB into visterm's, with the first line of their message."""
+def _convert_errors(problem: str, kind: type[StorageError] = StorageError, advice: str = "") -> Iterator[None]:
+    """Convert errors of LanceDB into visterm's of a kind, with the first line of their message."""
     try:
         yield
     except (ValueError, OSError, RuntimeError) as error:
         disk_error = storage_error(error)
         if disk_error is not None:
             raise disk_error from error
-        raise StorageError(f"{problem}: {_first_line(error)}.") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        first_line = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise kind(f"{problem}: {first_line}.{advice}") from error

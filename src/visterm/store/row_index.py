@@ -12,15 +12,16 @@ import json
 import math
 import os
 import statistics
-import threading
 import time
+import timeit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,44 +78,32 @@ class IndexSettings:
 class RowIndex:
     """A faiss index and its settings; see `Candidates`.
 
-    An index on disk (`RowIndex.on_disk`) is read on first use. If faiss is not installed, every search is exact.
+    `read` returns the index, for example by `read_index`, and is called on first use.
     """
 
-    def __init__(self, index: FaissIndex, settings: IndexSettings) -> None:
-        self._index, self.settings, self.n_rows = index, settings, settings.n_rows
-        self._read: Callable[[], FaissIndex] = lambda: index
-        self._reading = threading.Lock()
+    def __init__(self, settings: IndexSettings, read: Callable[[], FaissIndex]) -> None:
+        self.settings, self.n_rows, self._read = settings, settings.n_rows, read
 
-    @classmethod
-    def on_disk(cls, path: Path, settings: IndexSettings, width: int) -> Self:
-        """Return the index in a file that `write` wrote, for rows with `width` values."""
-        row_index = cls(None, settings)
-        row_index._read = partial(read_index, path, settings, width)
-        return row_index
+    @cached_property
+    def faiss_index(self) -> FaissIndex:
+        """The index in memory."""
+        return self._read()
 
-    def answers(self, k: int) -> bool:
-        """Return whether it proposes candidates for the `k` best rows."""
-        return k <= MAX_K and is_installed()
-
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending positions of rows, with most of the `k` best rows; None if an exact search is better."""
-        if not self.answers(k):
-            return None
-        with self._reading:
-            self._index = self._read() if self._index is None else self._index
+    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """Return ascending positions of rows, with most of the `k` best rows."""
         return self.search_lists(q, self.settings.n_probed(k), self.settings.fetched * max(1, math.ceil(k / K)))
 
     def write(self, path: Path) -> None:
         """Write the index to a file atomically, and wait for the disk."""
         with whole_file(path) as temporary:
-            _faiss().write_index(self._index, os.fspath(temporary))
+            _faiss().write_index(self.faiss_index, os.fspath(temporary))
 
     def search_lists(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
         """Return the ascending positions of the best `fetched` rows in the nearest `probed` lists."""
         faiss = _faiss()
         parameters = faiss.SearchParametersPreTransform(index_params=faiss.SearchParametersIVF(nprobe=probed))
         with _one_thread(faiss):
-            _, positions = self._index.search(q, min(fetched, self.n_rows), params=parameters)
+            _, positions = self.faiss_index.search(q, min(fetched, self.n_rows), params=parameters)
         best: NDArray[np.int64] = np.sort(positions[0])
         if best.size and best[-1] >= self.n_rows:
             raise CorruptFileError(
@@ -173,7 +162,7 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
     exact_time = median_seconds(lambda: top_k_products(queries[:1], U, K))
 
     def search(q: NDArray[np.float32], trial: IndexSettings) -> NDArray[np.int64]:
-        candidates = RowIndex(index, trial).search_lists(q, trial.probed, trial.fetched)
+        candidates = RowIndex(trial, lambda: index).search_lists(q, trial.probed, trial.fetched)
         top_k_products(q, U, K, 1, among=candidates)  # as in a real search
         return candidates
 
@@ -181,7 +170,8 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
         [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time) for probed in probe_counts(n_lists // 2)]
         for fetched in CANDIDATE_COUNTS
     ]
-    return RowIndex(index, best_settings(search, trials, queries, top_k_products(queries, U, K).ids))
+    settings = best_settings(search, trials, queries, top_k_products(queries, U, K).ids)
+    return RowIndex(settings, lambda: index)
 
 
 def settings_of(facts: str) -> IndexSettings:
@@ -219,21 +209,12 @@ def probe_counts(max_lists: int) -> Iterator[int]:
 
 def is_installed() -> bool:
     """Return whether faiss is installed."""
-    try:
-        _faiss()
-    except MissingExtraError:
-        return False
-    return True
+    return find_spec("faiss") is not None
 
 
 def median_seconds(call: Callable[[], object], times: int = 5) -> float:
     """Return the median duration of a call in seconds."""
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    return statistics.median(timeit.repeat(call, number=1, repeat=times))
 
 
 def best_settings(

@@ -8,12 +8,12 @@ stored in a Lance table (`lance_rows`).
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
 from visterm.store.current_rows import ArrayPart, Part
 from visterm.store.database import Database
-from visterm.store.row_index import INDEX_SUFFIX, RowIndex, settings_of
+from visterm.store.row_index import INDEX_SUFFIX, IndexSettings, RowIndex, is_installed, read_index
 
 IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
 TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, INDPTR: np.int64}
@@ -74,48 +74,19 @@ def checked_positions(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDA
 
 
 class StoredIndex(NamedTuple):
-    """An index of the first `n_rows` rows of a segment, as stored in the table ``indexes``."""
+    """An index of the first `settings.n_rows` rows of a segment, as stored in the table ``indexes``."""
 
     file: str
-    n_rows: int
-    facts: str
-
-
-class Segment(ABC):
-    """Rows of one kind ("dense" or "csr") and width, with the image id of each row."""
-
-    table_version: int | None = None  # Version of the Lance table after the latest write; None for files
-
-    kind: str
-    width: int
-
-    @abstractmethod
-    def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Write rows after the first `n_rows`, overwriting later rows; wait for the disk."""
-
-    @abstractmethod
-    def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return ids and rows of the first `n_rows` rows, read-only. Raises CorruptFileError if rows are missing."""
-
-    def label(self, name: str) -> str:
-        """Return how messages refer to the file `name`: its path, if the segment is in a folder."""
-        return name
-
-    @abstractmethod
-    def cut(self, n_rows: int) -> None:
-        """Drop all rows after the first `n_rows`."""
-
-    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` rows as a part to search, without those at the positions `hidden`."""
-        return ArrayPart(*self.read(n_rows), hidden)
+    settings: IndexSettings
 
 
 @dataclass(eq=False)
-class SegmentInMemory(Segment):
+class SegmentInMemory:
     """A segment of a catalogue in memory; `read` joins the appended arrays."""
 
     kind: str
     width: int
+    table_version: None = None
     _parts: list[tuple[NDArray[np.int64], Matrix]] = field(default_factory=list)
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
@@ -129,28 +100,34 @@ class SegmentInMemory(Segment):
         if not self._parts:
             U: Matrix = np.empty((0, self.width), np.float32)
             return np.empty(0, np.int64), sp.csr_array(U) if self.kind == "csr" else U
-        self._parts = [
-            (np.concatenate([part[0] for part in self._parts]), stack_rows([part[1] for part in self._parts]))
-        ]
+        ids, rows = zip(*self._parts, strict=True)
+        self._parts = [(np.concatenate(ids), stack_rows(list(rows)))]
         return self._parts[0]
+
+    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
+        """Return the first `n_rows` rows as a part to search, without those at the positions `hidden`."""
+        return ArrayPart(*self.read(n_rows), hidden)
+
+    def label(self, name: str) -> str:
+        """Return how messages refer to the file `name` of a segment on disk."""
+        return name
 
     def cut(self, n_rows: int) -> None:
         """Drop all rows after the first `n_rows`."""
-        parts: list[tuple[NDArray[np.int64], Matrix]] = []
-        for ids, U in self._parts:
-            if n_rows > 0:
-                parts.append((ids[:n_rows], U[:n_rows]) if n_rows < len(ids) else (ids, U))
-            n_rows -= len(ids)
-        self._parts = parts
+        while (n_extra := sum(len(ids) for ids, _ in self._parts) - n_rows) > 0:
+            ids, U = self._parts.pop()
+            if len(ids) > n_extra:
+                self._parts.append((ids[:-n_extra], U[:-n_extra]))
 
 
 @dataclass(eq=False)
-class SegmentFolder(Segment):
-    """A segment on disk; see `Segment`."""
+class SegmentFolder:
+    """A segment on disk: rows of one kind ("dense" or "csr") and width, with the image id of each row."""
 
     folder: Path
     kind: str
     width: int
+    table_version: int | None = None  # Version of the Lance table after the latest write; None for files
 
     def label(self, name: str) -> str:
         """Return the path of a file."""
@@ -166,7 +143,7 @@ class SegmentFolder(Segment):
                 sync(folder)
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Write rows after the first `n_rows`, and wait for the disk."""
+        """Write rows after the first `n_rows`, overwriting later rows; wait for the disk."""
         self._write(IDS, n_rows, ids)
         if isinstance(U, np.ndarray):
             self._write(DENSE, n_rows * self.width, U)
@@ -177,7 +154,7 @@ class SegmentFolder(Segment):
         self._write(INDPTR, n_rows + 1, U.indptr[1:].astype(np.int64) + n_values)
 
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Memory-map the ids and rows of the first `n_rows` rows."""
+        """Memory-map the ids and rows of the first `n_rows` rows. Raises CorruptFileError if rows are missing."""
         ids = self._map(IDS, n_rows)
         if self.kind == "dense":
             return ids, self._map(DENSE, n_rows * self.width).reshape(n_rows, self.width)
@@ -189,16 +166,17 @@ class SegmentFolder(Segment):
         )
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` rows as a part to search; an index is opened on first use."""
+        """Return the first `n_rows` rows as a part to search; with faiss, an index is opened on first use."""
         part = ArrayPart(*self.read(n_rows), hidden)
         if index is not None:
-            settings, path = settings_of(index.facts), self.folder / index.file
+            path = self.folder / index.file
             if path.parent != self.folder or path.suffix != INDEX_SUFFIX:
                 raise CorruptFileError(
                     f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
                     f"*{INDEX_SUFFIX} in that folder."
                 )
-            part.index = RowIndex.on_disk(path, settings, self.width) if settings.is_useful else None
+            if index.settings.is_useful and is_installed():
+                part.index = RowIndex(index.settings, partial(read_index, path, index.settings, self.width))
         return part
 
     def cut(self, n_rows: int) -> None:
@@ -249,3 +227,6 @@ class SegmentFolder(Segment):
             return np.asarray(np.memmap(path, TYPES[name], "r", shape=count)) if count else np.empty(0, TYPES[name])
         except OSError as error:
             raise CorruptFileError(f"{path} cannot be read: {error.strerror or error}. {RESTORE}") from error
+
+
+Segment: TypeAlias = SegmentInMemory | SegmentFolder

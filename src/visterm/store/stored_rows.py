@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +21,9 @@ from visterm.core.types import Matrix
 from visterm.core.wording import count_of, json_text
 from visterm.store.current_rows import CurrentRows, Part
 from visterm.store.database import Database
+from visterm.store.history import Runs
 from visterm.store.images import LISTED, as_list
-from visterm.store.lance_rows import LANCE, NOT_DENSE, LanceLocation, LanceSegment, build_lance_index
+from visterm.store.lance_rows import LANCE, LanceLocation, LanceSegment, build_lance_index
 from visterm.store.lance_table import table_names
 from visterm.store.row_index import IndexSettings, build_index, is_installed, settings_of
 from visterm.store.segments import (
@@ -85,11 +86,8 @@ class RowStore:
         Raises CorruptFileError if the database describes impossible rows, or the row files are damaged.
         """
         with self.database.transaction(writes=False):
-            [(version, run_id, last_id)] = self.database.rows(
-                f"SELECT ({VERSION}), ({CURRENT}), (SELECT coalesce(max(id), 0) FROM images)"
-            )
-            if run_id is None:
-                raise no_current_run(self.database)
+            run_id = Runs(self.database).current().rows_of
+            [(version, last_id)] = self.database.rows(f"SELECT ({VERSION}), (SELECT coalesce(max(id), 0) FROM images)")
             parts: list[Part] = []
             width = None
             for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
@@ -99,13 +97,13 @@ class RowStore:
                     )
                 width = segment.width
                 hidden = checked_positions(self.database.rows(HIDDEN_QUERY, (segment.id, run_id, segment.id)), segment)
-                index_query = "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
-                index_rows = self.database.rows(index_query, (segment.id,))
-                index = StoredIndex(*index_rows[0]) if index_rows else None
-                if index is not None and not 0 <= index.n_rows <= segment.n_rows:
-                    raise CorruptFileError(
-                        f"An index of {segment.n_rows} rows is noted to cover {index.n_rows}. {RESTORE}"
-                    )
+                index, index_query = None, "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
+                for file, n_rows, facts in self.database.rows(index_query, (segment.id,)):
+                    if not 0 <= n_rows <= segment.n_rows:
+                        raise CorruptFileError(
+                            f"An index of {segment.n_rows} rows is noted to cover {n_rows}. {RESTORE}"
+                        )
+                    index = StoredIndex(file, replace(settings_of(facts), n_rows=n_rows))
                 files = self.files(segment)
                 part = files.part(segment.n_rows, hidden, index)
                 first, last = (part.ids.min(), part.ids.max()) if len(part.ids) else (0, 0)
@@ -282,7 +280,10 @@ class RowStore:
     def _new_segment(self, run_id: int, kind: str, width: int) -> StoredSegment:
         in_lance = self.folder is not None and self.lance is not None
         if in_lance and kind != "dense":
-            raise DataError(NOT_DENSE)
+            raise DataError(
+                "The rows are sparse, and a Lance table holds dense ones. Keep them in files, or choose a model whose "
+                "rows are dense, such as wsabie."
+            )
         segment_id = self.database.insert(
             "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
         )
@@ -335,11 +336,6 @@ def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[i
     rows_sum = zlib.crc32(np.ascontiguousarray(np.diff(pointers), np.int64))
     rows_sum = zlib.crc32(np.ascontiguousarray(U.indices[start:stop], np.int32), rows_sum)
     return ids_sum, zlib.crc32(np.ascontiguousarray(U.data[start:stop], np.float32), rows_sum)
-
-
-def no_current_run(database: Database) -> CorruptFileError:
-    """Return the error for a database without a current run."""
-    return CorruptFileError(f"{database.path} names no current run. Index the images again.")
 
 
 def indexes_are_due(database: Database) -> bool:

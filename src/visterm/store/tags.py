@@ -8,21 +8,17 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.data.tag_tree import TagTree
 from visterm.store.database import WHO, CatalogueTable, as_text, now
 from visterm.store.images import as_list
 
-if TYPE_CHECKING:
-    from visterm.data.tag_tree import TagTree
-
-SOURCES = ("file", "person")
 VERDICTS = (-1, 0, 1)
 
 NOT_REJECTED = (
@@ -178,8 +174,7 @@ class Tags(CatalogueTable):
         self.give_many([(image_id, tags)], source)
 
     def give_many(self, given: Iterable[tuple[int, Iterable[str]]], source: str) -> None:
-        """Add tags to images, as (image id, tags)."""
-        check_choice(source, "source", SOURCES)
+        """Add tags to images, as (image id, tags); `source` is "file" or "person"."""
         lists = [(image_id, list(tags)) for image_id, tags in given]
         who = WHO.get() if source == "person" else ""
         with self._database.transaction() as connection:
