@@ -110,24 +110,15 @@ def move_rows(matrix, change, gradients, counts, squares, rule):
 
 
 @njit(cache=True, nogil=True)
-def move_row(row, gradient, rate, sums, index):
-    """Add the mean square of `gradient` to ``sums[index]``, and step: ``row -= rate gradient / √sums[index]``."""
-    width = row.shape[0]
-    sums[index] += dot(gradient, gradient) / np.float32(width)
-    if sums[index] > 0:
-        factor = np.float32(rate / math.sqrt(sums[index]))
-        for c in range(width):
-            row[c] -= factor * gradient[c]
-
-
-@njit(cache=True, nogil=True)
 def move_drawn_rows(table, sums, tags, order, gradients, rate):
-    """Step each drawn row of a table once, by the sum of its gradients; return the number of rows.
+    """Step each drawn row of a table once, by the sum of its gradients: ``row -= rate gradient / √sums[tag]``.
 
     Changes the rows `tags`, int64 (n_draws,), with repetitions, of `table`, (n_tags, width), and `sums`, (n_tags,), the
-    state of AdaGrad. `order` sorts `tags` stably; `gradients` has shape (n_draws, width).
+    state of AdaGrad, to which the mean square of the gradient is added before. `order` sorts `tags` stably; `gradients`
+    has shape (n_draws, width).
     """
-    n_rows, draw, total = 0, 0, np.empty(table.shape[1], np.float32)
+    width = table.shape[1]
+    draw, total = 0, np.empty(width, np.float32)
     while draw < order.shape[0]:
         tag = tags[order[draw]]
         total[:] = 0
@@ -136,13 +127,8 @@ def move_drawn_rows(table, sums, tags, order, gradients, rate):
             for c in range(total.shape[0]):
                 total[c] += gradient[c]
             draw += 1
-        move_row(table[tag], total, rate, sums, tag)
-        n_rows += 1
-    return n_rows
-
-
-@njit(cache=True, nogil=True)
-def move_all_rows(table, sums, gradients, rate):
-    """Step all rows of a table, like `move_drawn_rows` if each row is drawn once."""
-    for tag in range(table.shape[0]):
-        move_row(table[tag], gradients[tag], rate, sums, tag)
+        sums[tag] += dot(total, total) / np.float32(width)
+        if sums[tag] > 0:
+            row, factor = table[tag], np.float32(rate / math.sqrt(sums[tag]))
+            for c in range(width):
+                row[c] -= factor * total[c]

@@ -199,9 +199,11 @@ class DeepTagger(EpochAnnotator):
             raise ShapeError(
                 f"The words' vectors have the shape {words.shape}; expected {self.tag_rows_.shape[1]} numbers per word."
             )
+        if not np.isfinite(words).all():
+            raise DataError("The words' vectors have infinite numbers or NaN.")
 
         factor = np.float32(self.vector_scale_)
-        if not hasattr(self, "word_vectors_"):
+        if not hasattr(self, "word_vectors_") or not self.word_vectors_.any():
             return words * factor
         has_vector = np.flatnonzero(self.word_vectors_.any(axis=1))
         old_tags = self.word_vectors_[has_vector] * factor

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from visterm.core.checks import check_number
-from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import one_blas_thread
 
 BLOCK_FLOATS = 2**21  # Number of relations in memory at a time: 8 MB for each of a few matrices
@@ -47,15 +45,14 @@ def move_words(
     only relations to tags count, which have a unique optimum; relations between words already hold at the old vectors,
     and would keep the words from moving. Then the relations between words count, too. If there are more than
     `MAX_PARTNERS` tags or words, this number of them is drawn, each with a larger weight: the drawn words are moved
-    together, and then every other word by its relations to the drawn words. Returns float32, (n_words, width). Raises
-    ShapeError if the shapes of the matrices do not match; DataError if a number is not finite.
+    together, and then every other word by its relations to the drawn words. Returns float32, (n_words, width).
 
     Parameters
     ----------
     old_words : array-like, shape (n_words, old_width)
         Vectors of the words that are not tags.
     old_tags : array-like, shape (n_tags, old_width)
-        Vectors of the tags before training.
+        Vectors of the tags before training, at least one.
     new_tags : array-like, shape (n_tags, width)
         Vectors of the tags after training; the width may differ.
     about_means : bool
@@ -69,8 +66,7 @@ def move_words(
         directions in which tags hardly differ, but images do. Without a penalty, moved vectors of a sentence network
         ranked the images of held-out words worse than before; with penalty 1 about the means, they ranked them better.
     """
-    old, before, after = _check_vectors(old_words, old_tags, new_tags)
-    check_number(penalty, "penalty", least=0)
+    old, before, after = (np.asarray(matrix, np.float32) for matrix in (old_words, old_tags, new_tags))
     if about_means:
         mean = before.mean(axis=0)
         old, before, after = old - mean, before - mean, after - after.mean(axis=0)
@@ -193,19 +189,3 @@ def _draw_partners(n: int, max_partners: int, rng: np.random.Generator) -> tuple
     if n <= max_partners:
         return np.arange(n), 1.0
     return np.sort(rng.choice(n, max_partners, replace=False)), n / max_partners
-
-
-def _check_vectors(old_words: ArrayLike, old_tags: ArrayLike, new_tags: ArrayLike) -> tuple[NDArray[np.float32], ...]:
-    inputs = {"old_words": old_words, "old_tags": old_tags, "new_tags": new_tags}
-    matrices = {name: np.asarray(matrix, np.float32) for name, matrix in inputs.items()}
-    for name, matrix in matrices.items():
-        if matrix.ndim != 2:
-            raise ShapeError(f"{name} has {matrix.ndim} dimensions; expected 2, one row per word.")
-        if not np.isfinite(matrix).all():
-            raise DataError(f"{name} has infinite or undefined numbers.")
-    words, old, new = matrices.values()
-    if words.shape[1] != old.shape[1]:
-        raise ShapeError(f"old_words has {words.shape[1]} columns, old_tags {old.shape[1]}; expected the same number.")
-    if len(old) != len(new) or not len(old):
-        raise ShapeError(f"old_tags has {len(old)} rows, new_tags {len(new)}; expected the same number, 1 or more.")
-    return words, old, new
