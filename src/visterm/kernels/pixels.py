@@ -230,7 +230,6 @@ def _count_cells(texture, colour, rows, cols, cells):
                     histogram[min(N_PATTERNS + np.int64(colour[row, col]), n_codes - 1)] += 1
 
 
-@njit(cache=True, nogil=True)
 def bag_row(visterms, shares, idf, root):
     """Weigh the visterms of an image; return their non-zero weights (float32) and ids (int32, ascending).
 
@@ -238,29 +237,11 @@ def bag_row(visterms, shares, idf, root):
     `idf`, (n_visterms,), are ignored. With `root`, weights use the square root of the term frequency. The squares of
     the weights sum to 1; both arrays are empty if no visterm has weight.
     """
-    n_visterms = idf.shape[0]
-    terms = np.zeros(n_visterms)
-    for block in range(visterms.shape[0]):
-        for j in range(visterms.shape[1]):
-            visterm = visterms[block, j]
-            if 0 <= visterm < n_visterms:
-                terms[visterm] += shares[block, j]
+    is_known = (visterms >= 0) & (visterms < len(idf))
+    terms = np.bincount(visterms[is_known], shares[is_known], len(idf))
+    terms = (np.sqrt(terms) if root else terms) * idf
+    columns = np.flatnonzero(terms > 0)
 
-    n_weights = 0
-    square_sum = 0.0
-    for visterm in range(n_visterms):
-        terms[visterm] = (np.sqrt(terms[visterm]) if root else terms[visterm]) * idf[visterm]
-        if terms[visterm] > 0.0:
-            n_weights += 1
-            square_sum += terms[visterm] * terms[visterm]
-
-    weights = np.empty(n_weights, np.float32)
-    columns = np.empty(n_weights, np.int32)
-    length = np.sqrt(square_sum)
-    entry = 0
-    for visterm in range(n_visterms):
-        if terms[visterm] > 0.0:
-            weights[entry] = terms[visterm] / length
-            columns[entry] = visterm
-            entry += 1
-    return weights, columns
+    weights = terms[columns]
+    length = np.sqrt(np.cumsum(weights * weights)[-1:])  # added in order: the same bytes on every machine
+    return (weights / length).astype(np.float32), columns.astype(np.int32)

@@ -233,20 +233,6 @@ def _any_above(values, limit):
 
 
 @njit(cache=True, nogil=True)
-def first_non_finite_row(scores):
-    """Return the first row of scores (n, m), in C order, with NaN or infinity; -1 if all are finite."""
-    n, m = scores.shape
-    for i in range(n):
-        row = scores[i]
-        n_bad = np.int32(0)
-        for c in range(m):
-            n_bad = np.int32(n_bad + np.int32(not np.isfinite(row[c])))
-        if n_bad:
-            return i
-    return -1
-
-
-@njit(cache=True, nogil=True)
 def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
     """Fill `ranks` and `mid_ranks` with the rank of each relevant entry in its row. O(relevant × m) per row, no sort.
 
