@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_size
-from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.errors import DataError, ShapeError
 from visterm.core.types import MatrixLike, RandomState
 
 MAX_SIMILARITY_BYTES = 2 << 30
@@ -32,7 +32,7 @@ class Quadruplets:
     with itself. Raises ShapeError if the relations are not pairs of columns of Y; DataError if a tag is part of itself,
     or no relation has images of both its tags.
 
-    Quadruplet `i` depends only on `i` and the seed: you can start anywhere, and read the stream in any blocks.
+    Quadruplet `i` depends only on `i` and the seed.
 
     Parameters
     ----------
@@ -87,16 +87,10 @@ class Quadruplets:
         """The number of different quadruplets."""
         return sum(int(count) for count in self.counts)
 
-    def draw(self, n: int, *, start: int = 0) -> QuadrupletBlock:
-        """Return quadruplets `start` to `start + n - 1` of the stream.
-
-        Raises UserError if `n` is not a whole number of 1 or more, or `start` is below 0.
-        """
+    def draw(self, n: int) -> QuadrupletBlock:
+        """Return the first quadruplets of the stream; raises UserError if `n` is not a whole number of 1 or more."""
         check_count(n, "n")
-        if start < 0:
-            raise UserError(setting="start", value=start, expected="a whole number of 0 or more")
-        # One count of Philox gives four numbers, enough for one quadruplet, so the stream can start anywhere.
-        bits = np.random.Philox(key=self._key).advance(int(start))
+        bits = np.random.Philox(key=self._key)  # one count gives four numbers, enough for one quadruplet
         relation_draw, pair_draw = np.random.Generator(bits).random((int(n), 4)).T[:2]
         relation = np.minimum(np.searchsorted(self._cumulated, relation_draw, side="right"), self.counts.size - 1)
         n_parts = self._first_part[relation + 1] - self._first_part[relation]
