@@ -122,9 +122,8 @@ def try_candidates(
     to the trials so far on the same eighth (see `Probes`). For images known by number, `Halving` ends the training of a
     candidate that won't add to the first one. With a budget, the time of every candidate is estimated from such a fit:
     it is skipped if the remaining time is less than its fit and the final fits on `n_all` images (the number of
-    training images if there is no final fit) of it and of all trials before it. Its reason tells how much it adds. The
-    first candidate is always fitted, and no fit is interrupted. Kernels are compiled first, in a tiny fit that is not
-    counted.
+    training images if there is no final fit) of it and of all trials before it. The first candidate is always fitted,
+    and no fit is interrupted. Kernels are compiled first, in a tiny fit that is not counted.
 
     Trials are changed in place. Without judged images, only the first candidate is fitted. If no candidate can be
     fitted, raises the error of the first one.
@@ -139,7 +138,7 @@ def try_candidates(
             if not done or budget.left() > refit_seconds:
                 _warm_up(trial, splits[0].learned, budget, rng)
             if done:
-                trial.reason = _too_long(trial, done, splits[0], n_all, budget.left() - refit_seconds, rng)
+                trial.reason = _too_long(trial, splits[0], n_all, budget.left() - refit_seconds, rng)
         elif done and not trial.reason and trial.name in PROBED:
             trial.reason = probes.reason_to_skip(trial, done)
         if not trial.reason:
@@ -202,9 +201,7 @@ class Probes:
         return f"left out: after an eighth of the images, it adds {gain:.3f} to the MAP of {self._title}"
 
 
-def _too_long(
-    trial: MemberTrial, done: list[MemberTrial], split: Split, n_all: int, seconds_left: float, rng: np.random.Generator
-) -> str:
+def _too_long(trial: MemberTrial, split: Split, n_all: int, seconds_left: float, rng: np.random.Generator) -> str:
     """Explain why a candidate cannot be fitted in the remaining time; return an empty text if it can."""
     if seconds_left <= 0:
         return "left out: no time was left"
@@ -212,7 +209,7 @@ def _too_long(
     n_part = part.learned.X.shape[0]
     began = now()
     try:
-        scores = _probe(trial, part)
+        _probe(trial, part)
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
@@ -224,12 +221,7 @@ def _too_long(
     if estimate <= seconds_left:
         return ""
     digits = 1 if seconds_left < 10 else 0
-    reason = f"left out: about {estimate:.{digits}f} s, {seconds_left:.{digits}f} s were left"
-    best = max(done, key=lambda finished: finished.promise)
-    if best.scores is None or best.seconds_for(best.seconds or 0.0, n, n_part) > seconds_left:
-        return reason
-    gain = best_pair(scores, _probe(best, part), part.judged.Y)[1]
-    return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
+    return f"left out: about {estimate:.{digits}f} s, {seconds_left:.{digits}f} s were left"
 
 
 def _probe(trial: MemberTrial, split: Split, settings: Settings | None = None) -> NDArray[np.float32]:
