@@ -158,8 +158,7 @@ def explain_linear(model: Annotator, x: MatrixLike, tag: int) -> FeatureShares:
     """Return the contribution of each feature of an image `x`, shape (1, n_features), to the score of a tag (a column).
 
     The parts sum to the score of `decision_function`, except for its rounding to float32. Raises ShapeError if `x` is
-    not one image; UserError if the tag doesn't exist, or if the model is an `Ensemble` with a member whose scores are
-    not linear.
+    not one image; UserError if the tag doesn't exist.
 
     A model whose scores are ``x · w_tag + b_tag`` uses this function as a method, ``explain = explain_linear``, and
     implements ``_scorer(x, tag)``: it takes checked features of one image and returns the weights of the features,
@@ -191,11 +190,11 @@ def rows_of_words(model: Any, vectors: ArrayLike) -> NDArray[np.float32]:
     """
     if isinstance(model, PlacesWords):
         return np.asarray(model.tag_rows_from(vectors), np.float32)
-    members, weights = model._ranking()[0], model.weights_[model.weights_ > 0]
+    members, stacked = model._ranking()[0], model._stacked()
     text_member = next(index for index, member in enumerate(members) if _starts_from_text(member))
     widths = [member.n_tags_ if (V := member._tag_rows()) is None else V.shape[1] for member in members]
     rows = np.zeros((np.shape(vectors)[0], sum(widths) + 1), np.float32)
-    factor = weights.sum() / model.scales_[model.weights_ > 0][text_member]
+    factor = model.weights_[stacked].sum() / model.scales_[stacked][text_member]
     start = sum(widths[:text_member])
     rows[:, start : start + widths[text_member]] = members[text_member].tag_rows_from(vectors) * np.float32(factor)
     return rows

@@ -217,18 +217,14 @@ class Annotator(Estimator, ABC):
         ids = np.empty((X.shape[0], k), np.int64)
         scores = np.empty((X.shape[0], k), np.float32)
         V, columns = self._tag_rows(), None
-        step = max(1, BLOCK_BYTES // (4 * (self.n_tags_ if V is None else V.shape[1])))
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, start + step)
+        for rows in row_blocks(X.shape[0], 4 * (self.n_tags_ if V is None else V.shape[1])):
             U = self._finite(self._image_rows(X[rows]))
             if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without storing all scores
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
             columns = transposed_for(U, V, X.shape[0]) if columns is None else columns
-            block_size = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))
-            for offset in range(0, U.shape[0], block_size):
-                block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
-                ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size], columns), k)
+            for block in row_blocks(U.shape[0], 4 * self.n_tags_):
+                ids[rows][block], scores[rows][block] = top_k(self._scores(U[block], columns), k)
         self._finite(scores)
         return Ranking(ids, scores).named(getattr(self, "classes_", None))
 
@@ -402,10 +398,8 @@ class Annotator(Estimator, ABC):
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the same as `score_blocks`, for features that are already checked."""
-        step = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))  # 0 tags: see `TextRidge.without_tags`
         columns = None
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, min(start + step, X.shape[0]))
+        for rows in row_blocks(X.shape[0], 4 * self.n_tags_):
             U = self._image_rows(X[rows])
             columns = transposed_for(U, self._tag_rows(), X.shape[0]) if columns is None else columns
             yield rows, self._scores(U, columns)
@@ -470,3 +464,10 @@ class Annotator(Estimator, ABC):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # vectors of class numbers are not allowed
         return tags
+
+
+def row_blocks(n: int, row_bytes: int) -> Iterator[slice]:
+    """Yield slices of n rows, in blocks whose arrays, of `row_bytes` per row, take at most 32 MiB."""
+    step = max(1, BLOCK_BYTES // max(row_bytes, 1))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))

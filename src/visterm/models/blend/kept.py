@@ -36,9 +36,7 @@ def vectors_from(model: Annotator) -> list[str]:
 def explains(model: Annotator) -> bool:
     """Return whether a fitted model, or one of its members, can explain its scores by features."""
     members = getattr(model, "members_", None)
-    if members is None or not isinstance(model, Explains):
-        return isinstance(model, Explains)
-    return (all if hasattr(model, "_scorer") else any)(explains(member) for member in members)
+    return isinstance(model, Explains) and (members is None or any(map(explains, members)))
 
 
 def explaining(blend: Any) -> list[int]:

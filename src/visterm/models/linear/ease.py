@@ -18,7 +18,7 @@ from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike
-from visterm.models.base import SideKnowledge
+from visterm.models.base import SideKnowledge, row_blocks
 from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge
@@ -27,7 +27,6 @@ ALPHAS = tuple(10.0 ** (step / 2) for step in range(-2, 10))  # Tried from the m
 MAX_CHOICE_TAGS, MAX_CHOICE_IMAGES = 3000, 20_000  # To choose the penalty: its time grows with the cube of the tags
 MAX_CHOICE_SCORES = 2**24  # Of the images without a tag, fewer are judged if there are many tags
 MIN_CHOICE_IMAGES = 500  # With this many images of three tags, images of two are not used to choose
-BLOCK_BYTES = 2**25
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -131,7 +130,7 @@ class Ease(Ridge):
         with self._fitting(None, Y, side=side) as (_, Y, rng, _):
             inverse, given = self._fit_by_number(Y, rng), sp.csr_array(self.weighted(Y), dtype=np.float64)
         scores = np.empty((images.size, self.n_tags_), np.float32)
-        for part in blocks(images.size, 8 * self.n_tags_):  # a dozen arrays of this shape
+        for part in row_blocks(images.size, 64 * self.n_tags_):  # a dozen arrays of this shape
             scores[part] = self._left_out(inverse, given, images[part], tags[part])
         return scores
 
@@ -160,11 +159,11 @@ class Ease(Ridge):
             self.alpha_ = choose_alpha(given, rng) if self.alpha is None else float(self.alpha)
             inverse = self._inverse()
             weights, diagonal = np.empty((n_tags, n_inputs), np.float32), np.diag(inverse)
-            for rows in blocks(n_inputs, n_inputs):
+            for rows in row_blocks(n_inputs, 8 * n_inputs):
                 weights[self.inputs_[rows]] = -inverse[rows] / diagonal[rows, None]  # `inverse` is symmetric
             weights[self.inputs_, np.arange(n_inputs)] = 0
             others = np.setdiff1d(np.arange(n_tags), self.inputs_)
-            for rows in blocks(others.size, n_inputs):
+            for rows in row_blocks(others.size, 8 * n_inputs):
                 moments = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_)
                 weights[others[rows]] = moments @ inverse
         self.tag_rows_ = weights
@@ -217,18 +216,11 @@ class Ease(Ridge):
         return inverse_gram(gram(self.given_), self.alpha_)
 
 
-def blocks(n: int, width: int) -> Iterator[slice]:
-    """Yield slices of n rows of float64, `width` columns each, in blocks of limited size."""
-    step = max(1, BLOCK_BYTES // (8 * max(width, 1)))
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
-
-
 def gram(given: sp.csr_array) -> NDArray[np.float64]:
     """Return ``YᵀY`` as an array, without the same matrix as CSR."""
     by_tag, n_tags = sp.csr_array(given.T, dtype=np.float64), given.shape[1]
     products = np.empty((n_tags, n_tags))
-    for rows in blocks(n_tags, n_tags):
+    for rows in row_blocks(n_tags, 8 * n_tags):
         products[rows] = dense(by_tag[rows] @ given)
     return products
 
@@ -238,7 +230,7 @@ def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]
     gram[np.diag_indices_from(gram)] += alpha
     factor, _ = lapack.dpotrf(gram.T, lower=0, overwrite_a=1)  # in Fortran order, without a copy
     inverse, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
-    for rows in blocks(len(inverse), len(inverse)):
+    for rows in row_blocks(len(inverse), 8 * len(inverse)):
         inverse[rows, : rows.start] = inverse[: rows.start, rows].T
         square = inverse[rows, rows]
         square[...] = np.triu(square) + np.triu(square, 1).T
@@ -311,7 +303,7 @@ def reciprocal_ranks(
     known: sp.csr_array, B: NDArray[np.float32], images: NDArray[np.int64], hidden: NDArray[np.int64]
 ) -> Iterator[NDArray[np.float64]]:
     """Yield the reciprocal rank of each image's hidden tag among all tags that it lacks in `known`, in blocks."""
-    for part in blocks(images.size, B.shape[1]):
+    for part in row_blocks(images.size, 8 * B.shape[1]):
         rows = known[images[part]]
         scores = np.asarray(rows @ B, np.float32)
         score = scores[np.arange(len(scores)), hidden[part]][:, None]

@@ -17,7 +17,7 @@ from visterm.core.products import column_means, dense, product
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, row_blocks
 from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
 
@@ -31,7 +31,6 @@ ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Penalties to try, from strong to weak
 DEFAULT_ALPHA = 0.3  # Used if there is no data to choose by
 
 CHOICE_ROWS = 1000  # Use at most this many images to choose the settings: the time grows with their cube
-BLOCK_BYTES = 2**25
 MAX_KERNEL_BYTES = 2**33
 
 ROUNDING = 1e-8  # Added to the diagonal of the landmarks' kernel, whose values there are 1
@@ -119,7 +118,7 @@ class KernelRidge(Annotator):
         rows = unit_rows(X)
         scores = np.empty((X.shape[0], self.n_tags_), np.float32)
         with one_blas_thread():
-            for part in _parts(X.shape[0], self.rows_.shape[0]):
+            for part in row_blocks(X.shape[0], 8 * self.rows_.shape[0]):
                 kernel = self._kernel(rows[part], self.rows_).astype(np.float32)
                 scores[part] = product(kernel, self.dual_)
         scores += self.frequencies_
@@ -171,7 +170,7 @@ class KernelRidge(Annotator):
             moment = given.toarray() - frequencies
         else:
             square, moment = np.zeros((m, m)), np.zeros((m, given.shape[1]))
-            for part in _parts(n, m):
+            for part in row_blocks(n, 8 * m):
                 kernel = self._kernel(rows[part], self.rows_)
                 square += kernel.T @ kernel
                 moment += kernel.T @ (given[part].toarray() - frequencies)
@@ -189,8 +188,3 @@ def _leave_one_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
     dual = cho_solve((factor, lower), targets - targets.mean(axis=0))
     inverse, _ = lapack.dpotri(factor, lower=lower, overwrite_c=True)
     return np.asarray(targets - dual / np.diag(inverse)[:, None])
-
-
-def _parts(n: int, width: int) -> list[slice]:
-    step = max(1, BLOCK_BYTES // (8 * width))
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]

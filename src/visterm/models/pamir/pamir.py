@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,7 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, MatrixLike
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.retrieval import TOP_IMAGES, gains_of, rank_queries
-from visterm.models.base import BLOCK_BYTES, Limit
+from visterm.models.base import Limit, row_blocks
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, TripletTraining
@@ -29,9 +29,6 @@ from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
 from visterm.models.ranking.training import RankingState, Training, TrainingContext, positive_tags
 from visterm.models.stopping import HeldOutFit, OnEpoch
-
-if TYPE_CHECKING:
-    pass
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
@@ -254,9 +251,7 @@ class Pamir(LinearRanker):
         X, queries = validation.X, validation.queries.among(np.arange(validation.X.shape[0]))
 
         def blocks() -> Iterator[tuple[slice, Floats]]:
-            step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
-            for start in range(0, X.shape[0], step):
-                rows = slice(start, min(start + step, X.shape[0]))
+            for rows in row_blocks(X.shape[0], 4 * self.n_tags_):
                 yield rows, self._scores(with_ones(X[rows]))
 
         def measure() -> float:
