@@ -117,16 +117,6 @@ class FinishesFits(Protocol):
 
 
 @runtime_checkable
-class FitsLeavingOut(Protocol):
-    """Fits on images known by number, and scores some of them as if each had lacked one tag."""
-
-    def fit_leaving_out(
-        self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64], *, side: Any = None
-    ) -> NDArray[np.float32]:
-        """Fit on all of `Y`; return scores, (len(images), n_tags), in which tag ``tags[i]`` of ``images[i]`` is new."""
-
-
-@runtime_checkable
 class HasNote(Protocol):
     """Has a sentence for people about its fit, such as what it left out."""
 

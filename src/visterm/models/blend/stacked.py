@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,14 +17,12 @@ from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.products import dense
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, MatrixLike, RandomState
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.abilities import AddsTags, FeatureShares, WritesSteps
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import ColumnSet
 from visterm.models.blend.kept import explaining, what_to_do
 from visterm.models.blend.row_forms import row_factors, weighted_rows
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,7 +10,6 @@ from time import perf_counter as now
 from typing import Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DivergedError, TooLargeError
@@ -19,7 +18,7 @@ from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.abilities import Explains, FitsLeavingOut
+from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import (
     GROWTHS,
@@ -308,7 +307,7 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
     trial.seconds = now() - began
     if trial.reason:
         return
-    trial.n_rows = splits[0].learned.X.shape[0] if _leaves_out(trial.model, splits[0]) else splits[0].n_learned
+    trial.n_rows = splits[0].n_learned
     if not splits[0].judged.X.shape[0]:
         return
     trial.scores = np.concatenate([scores for scores, _, _ in results])
@@ -322,8 +321,7 @@ def _scores_of(
 ) -> tuple[NDArray[np.float32], float, float]:
     """Fit a model; return the scaled scores of the judged images, and their mean and deviation before that.
 
-    The judged images are also those by which the model stops. A model that can leave single tags out of its scores is
-    fitted on all tags.
+    The judged images are also those by which the model stops.
     """
     X, X_judged = (columns.of(rows.X) for rows in (split.learned, split.judged))
     if split.rows is not None:
@@ -332,35 +330,17 @@ def _scores_of(
         model.fit(X, split.learned.Y, side=split.learned.side, monitor=monitor)
         return np.empty((0, split.judged.Y.shape[1]), np.float32), 0.0, 1.0
 
-    if isinstance(model, FitsLeavingOut) and _leaves_out(model, split):
-        hidden = sp.csr_array(split.judged.Y)
-        picked = sp.csr_array(
-            (np.ones(hidden.shape[0]), (split.images, np.arange(hidden.shape[0]))),
-            dtype=np.float32,
-            shape=(X.shape[0], hidden.shape[0]),
-        )
-        Y = split.learned.Y + picked @ hidden
-        scores = model.fit_leaving_out(Y, split.images, hidden.indices, side=split.learned.side)
-        return _without_known(scores, split)
     valid = X_judged, split.judged.Y
     model.fit(X, split.learned.Y, side=split.learned.side, valid=valid, monitor=monitor, on_epoch=on_epoch)
     return _scaled_scores(model, X_judged, split)
 
 
-def _leaves_out(model: Annotator, split: Split) -> bool:
-    """Return whether a fit on all tags also scores the judged images without one tag each."""
-    return split.known is not None and split.images.size > 0 and isinstance(model, FitsLeavingOut)
-
-
 def _scaled_scores(model: Annotator, X: Matrix, split: Split) -> tuple[NDArray[np.float32], float, float]:
-    return _without_known(model.decision_function(X), split)
+    """Return a model's scores, scaled to mean 0 and variance 1, with their mean and deviation before that.
 
-
-def _without_known(scores: NDArray[np.float32], split: Split) -> tuple[NDArray[np.float32], float, float]:
-    """Scale scores, in place, to mean 0 and variance 1; return them with their previous mean and deviation.
-
-    Tags that the judged images are known to have then get the lowest score.
+    Tags that the judged images are known to have get the lowest score.
     """
+    scores = model.decision_function(X)
     mean, scale = float(scores.mean(dtype=np.float64)), float(scores.std(dtype=np.float64)) or 1.0
     scores -= np.float32(mean)
     scores /= np.float32(scale)
@@ -420,7 +400,7 @@ def spares(
             trial.reason = trial.reason or KEPT_REASON
     ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
     kept: list[MemberTrial] = []
-    for has_ability in (explains, has_vectors):
+    for has_ability in (explains, lambda model: (V := tag_vectors(model)) is not None and V.shape[1] > 1):
         if any(has_ability(trial.model) for trial in [*used, *kept]):
             continue
         able = [trial for trial in ranked if has_ability(trial.model)]
@@ -431,12 +411,6 @@ def spares(
             able = [trial for trial in trials[-1:] if trial.n_rows]
         kept += able
     return kept
-
-
-def has_vectors(model: Annotator) -> bool:
-    """Return whether a fitted model has tag vectors of width 2 or more."""
-    V = tag_vectors(model)
-    return V is not None and V.shape[1] > 1
 
 
 def _fitted_spare(columns: ColumnSet, split: Split, n_jobs: int | None, monitor: Progress) -> MemberTrial:

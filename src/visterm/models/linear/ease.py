@@ -18,7 +18,7 @@ from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike
-from visterm.models.base import SideKnowledge, row_blocks
+from visterm.models.base import row_blocks
 from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge
@@ -119,29 +119,10 @@ class Ease(Ridge):
         self.n_tags_ += len(rows)
         return self
 
-    def fit_leaving_out(
-        self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64], *, side: SideKnowledge | None = None
-    ) -> NDArray[np.float32]:
-        """Fit on images known by number; return scores of `images`, each as if it had lacked one tag in the fit.
-
-        The scores, shape (len(images), n_tags), are those of a fit without tag ``tags[i]`` of ``images[i]``. They need
-        no second inverse: without one entry of `Y`, it has a correction of rank two. `side` is that of `fit`.
-        """
-        with self._fitting(None, Y, side=side) as (_, Y, rng, _):
-            inverse, given = self._fit_by_number(Y, rng), sp.csr_array(self.weighted(Y), dtype=np.float64)
-        scores = np.empty((images.size, self.n_tags_), np.float32)
-        for part in row_blocks(images.size, 64 * self.n_tags_):  # a dozen arrays of this shape
-            scores[part] = self._left_out(inverse, given, images[part], tags[part])
-        return scores
-
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if getattr(self, "by_number_", False):
-            self._fit_by_number(Y, rng)
-        else:
+        if not getattr(self, "by_number_", False):
             super()._fit(X, Y, rng)
-
-    def _fit_by_number(self, Y: sp.csr_array, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Fit on images known by number; return the inverse ``P``, shape (n_inputs, n_inputs)."""
+            return
         self.check_settings()
         given = self.weighted(Y)
         counts = np.asarray(given.sum(axis=0))
@@ -167,25 +148,6 @@ class Ease(Ridge):
                 moments = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_)
                 weights[others[rows]] = moments @ inverse
         self.tag_rows_ = weights
-        return inverse
-
-    def _left_out(
-        self, inverse: NDArray[np.float64], given: sp.csr_array, images: NDArray[np.int64], tags: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return the scores of `images` without one tag each, see `without_entries`."""
-        weights = dense(given[images].multiply(one_each(tags, self.n_tags_)).sum(axis=1))
-        left_out = sp.csr_array(sp.diags_array(weights) @ one_each(tags, self.n_tags_)[:, self.inputs_])
-        k = sp.csr_array(given[images][:, self.inputs_] - left_out)
-        kP, diagonal = without_entries(inverse, k, left_out)
-        scores = np.empty((images.size, self.n_tags_))
-        scores[:, self.inputs_] = dense(k) - kP / diagonal
-        others = np.setdiff1d(np.arange(self.n_tags_), self.inputs_)
-        moments = self.given_.T.astype(np.float64) @ given[:, others]
-        lost = dense(left_out.multiply(kP).sum(axis=1))[:, None] * dense(given[images][:, others])
-        scores[:, others] = kP @ moments - lost
-        hidden = np.flatnonzero(np.isin(tags, others))
-        scores[hidden, tags[hidden]] -= weights[hidden] * k[hidden].multiply(kP[hidden]).sum(axis=1)
-        return scores
 
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
         self.tag_rows_ = np.ascontiguousarray(np.vstack([weights, intercept]).T)
@@ -235,30 +197,6 @@ def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]
         square = inverse[rows, rows]
         square[...] = np.triu(square) + np.triu(square, 1).T
     return np.asarray(inverse)
-
-
-def one_each(tags: NDArray[np.int64], n_tags: int) -> sp.csr_array:
-    """Return rows with a single 1, in the columns `tags`."""
-    return sp.csr_array((np.ones(tags.size), tags, np.arange(tags.size + 1)), shape=(tags.size, n_tags))
-
-
-def without_entries(
-    inverse: NDArray[np.float64], k: sp.csr_array, left_out: sp.csr_array
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return ``k P'`` and the diagonal of ``P'`` for each image, where ``P' = (G - y yᵀ + k kᵀ + alpha I)⁻¹``.
-
-    ``y = k + left_out`` is the image's row in the fit, and ``k`` the same row without one tag. `inverse` is ``P``, of
-    the fit. All results have the shape (n_images, n_inputs).
-    """
-    y = sp.csr_array(k + left_out)
-    Py, Pk = y @ inverse, k @ inverse
-    yPy, kPk, yPk = (np.asarray(a.multiply(b).sum(axis=1)) for a, b in ((y, Py), (k, Pk), (y, Pk)))
-    # Woodbury: P' = P - [Py Pk] M⁻¹ [Py Pk]ᵀ with M of shape (2, 2)
-    M = np.linalg.inv(np.moveaxis(np.array([[yPy - 1, yPk], [yPk, kPk + 1]]), 2, 0))
-    along = np.einsum("nij,nj->ni", M, np.stack([yPk, kPk], axis=1))
-    kP = Pk - along[:, :1] * Py - along[:, 1:] * Pk
-    diagonal = np.diag(inverse) - M[:, 0, :1] * Py**2 - 2 * M[:, 0, 1:] * Py * Pk - M[:, 1, 1:] * Pk**2
-    return kP, diagonal
 
 
 def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
