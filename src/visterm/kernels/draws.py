@@ -137,9 +137,7 @@ def draw_geometric(pairs, first, stop, positives, scores, draws):
             row[positive_tags[q]] = -np.inf
         violators[p] = -1
         trials[p] = min(candidates, max_trials)
-        count = 0
-        for start in range(0, n_tags, CHUNK_SCORES):
-            count += _count_above(row[start : start + CHUNK_SCORES], threshold)
+        count = _count_above(row, threshold)
         if count == 0:
             continue
         stream = stream_of(seed, epoch, examples[p])

@@ -178,8 +178,7 @@ class CooccurrenceModel(NamedTuple):
 def log_odds(probabilities: Any) -> Doubles:
     """Return ``log(p / (1 - p))``, with p clipped to `MIN_PROBABILITY` and 1 - `MIN_PROBABILITY`."""
     p = np.clip(np.asarray(probabilities, np.float64), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-    result: Doubles = np.log(p) - np.log1p(-p)
-    return result
+    return np.asarray(np.log(p) - np.log1p(-p))
 
 
 def _regression_inputs(probabilities: Any, given: sp.csr_array, tags: NDArray[np.int64]) -> Doubles:

@@ -68,16 +68,6 @@ class Noise(NamedTuple):
     missing: Doubles  # Share of images with the tag that are not given the tag
     n_suspicious: float  # Number of suspicious given tags from which `wrong` was estimated
 
-    def wrong_log_odds(self, q: Doubles) -> Doubles:
-        """Return the log odds that given tags are wrong, from the probabilities q that they are given."""
-        result: Doubles = np.log(self.wrong) - log_odds(q)
-        return result
-
-    def missing_log_odds(self, q: Doubles) -> Doubles:
-        """Return the log odds that absent tags are missing, from the probabilities q that they are given."""
-        result: Doubles = log_odds(self.missing) + log_odds(q)
-        return result
-
 
 class MistakeCurve:
     """Maps the log odds of pairs to the share of mistakes among pairs with such log odds.
@@ -132,8 +122,7 @@ def _isotonic_shares(expected: Doubles, observed: Doubles, prior: Doubles, prior
     from sklearn.isotonic import isotonic_regression
 
     shares = (expected + prior_count * prior) / (observed + prior_count)
-    result: Doubles = isotonic_regression(np.minimum(shares, MAX_PROBABILITY), sample_weight=observed + prior_count)
-    return result
+    return np.asarray(isotonic_regression(np.minimum(shares, MAX_PROBABILITY), sample_weight=observed + prior_count))
 
 
 def find_mistakes(
@@ -186,7 +175,10 @@ def find_mistakes(
     noise = _noise(evidence, seed)
     is_rare, is_unusual = (evidence.counts <= n for n in (MAX_IMAGES_OF_RARE_TAG, MAX_IMAGES_OF_UNUSUAL_TAG))
     groups = is_rare.astype(np.int64) + is_unusual
-    kinds = _Kind(noise.wrong_log_odds, groups, limit), _Kind(noise.missing_log_odds, groups, limit)
+    kinds = (
+        _Kind(lambda q: np.asarray(np.log(noise.wrong) - log_odds(q)), groups, limit),
+        _Kind(lambda q: log_odds(noise.missing) + log_odds(q), groups, limit),
+    )
     planted = noise.wrong, noise.missing / (1 - noise.missing)
     for _, q, has_tag in evidence.blocks():
         for kind, rates, entries in zip(kinds, planted, (has_tag, ~has_tag), strict=True):
@@ -335,5 +327,4 @@ def _shrunk_shares(sums: Doubles, totals: Doubles, groups: NDArray[np.int8]) -> 
     group_sums, group_totals = (np.bincount(groups, values) for values in (sums, totals))
     share = ((GROUP_PRIOR_IMAGES * overall + group_sums) / (GROUP_PRIOR_IMAGES + group_totals))[groups]
     shrunk = (GROUP_PRIOR_IMAGES * share + sums) / (GROUP_PRIOR_IMAGES + totals)
-    result: Doubles = np.clip(shrunk, MIN_PROBABILITY, MAX_NOISE)
-    return result
+    return np.asarray(np.clip(shrunk, MIN_PROBABILITY, MAX_NOISE))

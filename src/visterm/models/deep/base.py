@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,13 +24,11 @@ from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.base import Limit
 from visterm.models.deep.moved_words import move_words
 from visterm.models.epochs import EpochAnnotator, Floats, Validation, mean_length
 from visterm.models.stopping import OnEpoch
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 

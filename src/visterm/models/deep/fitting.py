@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,16 +160,16 @@ class DeepFit:
                 if model.checkpoint is not None and n_batches_done % model.checkpoint_batches == 0:
                     self._save(phase, training, state)
 
+            def run_epoch(rate: float) -> None:
+                loss = training.run_epoch(state.epoch, rate, state.batch, state.total, after_batch)
+                state.batch, state.total, state.means_of_epoch = 0, 0.0, EpochLoss(loss)
+                layers = [array for layer in training.network.layers() for array in layer]
+                state.published = (*layers, training.table.rows)
+                model._publish(*state.published)
+                model._refuse_non_finite()
+
             measure = model._measure_map(validation)
-            epoch_rates = model._epochs(state, epochs, measure, monitor=self._monitor, on_epoch=self._on_epoch)
-            with closing(epoch_rates):
-                for rate in epoch_rates:
-                    loss = training.run_epoch(state.epoch, rate, state.batch, state.total, after_batch)
-                    state.batch, state.total, state.means_of_epoch = 0, 0.0, EpochLoss(loss)
-                    layers = [array for layer in training.network.layers() for array in layer]
-                    state.published = (*layers, training.table.rows)
-                    model._publish(*state.published)
-                    model._refuse_non_finite()
+            model._epochs(state, epochs, measure, run_epoch, monitor=self._monitor, on_epoch=self._on_epoch)
 
     def _training(self, phase: int, images: Ints) -> DeepTraining:
         model = self._model

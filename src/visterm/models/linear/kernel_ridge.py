@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,13 +16,11 @@ from visterm.core.learned import Array, Kind, Number
 from visterm.core.products import column_means, dense, product
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator, row_blocks
 from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 Doubles = NDArray[np.float64]
 

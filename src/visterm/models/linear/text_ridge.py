@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,13 +18,11 @@ from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike, RandomState
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
 from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
 from visterm.models.neighbours.distances import row_squares
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

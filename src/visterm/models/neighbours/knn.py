@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,12 +17,10 @@ from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator, row_blocks
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 Ids: TypeAlias = NDArray[np.int64]
 Cosines: TypeAlias = NDArray[np.float32]

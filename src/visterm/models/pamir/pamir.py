@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple, Self
@@ -223,12 +222,8 @@ class Pamir(LinearRanker):
             training_queries = queries if training_ids is None else queries.among(training_ids)
             training = self._triplets(X, training_ids, training_queries, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                rates = self._epochs(state, epochs, self._measure_queries(valid), monitor=monitor, on_epoch=on_epoch)
-                with closing(rates):
-                    for rate in rates:
-                        state.means_of_epoch = training.run_epoch(rate)
-                        self._publish_means(state, team)
-            del state, training, rates  # the next training needs their memory
+                self._train(training, state, epochs, self._measure_queries(valid), team, monitor, on_epoch)
+            del state, training  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, X[training_ids], positives[training_ids])
                 self._held_out = HeldOutFit(held_out, with_ones(X[held_out]), self.tag_rows_)

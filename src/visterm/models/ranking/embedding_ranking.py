@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,7 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.row_moves import limit_norms
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
@@ -28,9 +29,6 @@ from visterm.models.ranking.ridge_start import ridge_factors
 from visterm.models.ranking.training import RankingState, Training, TrainingContext
 from visterm.models.ranking.warp import Objective, PairTraining
 from visterm.models.stopping import OPEN
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 PAIR_LIMITS: dict[str, Limit] = {
     "block": partial(check_count, otherwise="or None to have it chosen"),
