@@ -185,7 +185,6 @@ def block_edges(length, stride):
     return np.rint(np.linspace(0, length, n_cells + 1)).astype(np.int64)
 
 
-@njit(cache=True, nogil=True)
 def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     """Return the histograms of texture and colour codes of all blocks of neighbouring cells.
 
@@ -194,27 +193,15 @@ def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     overlap by half), or all cells if a side has fewer. Returns float32 (n_blocks, 59 + n_colours), row by row: the
     texture columns of a block sum to 1, and so do the colour columns.
     """
-    n_cell_rows, n_cell_cols, n_codes = len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours
-    cells = np.zeros((n_cell_rows, n_cell_cols, n_codes), np.int32)
+    cells = np.zeros((len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours), np.int32)
     _count_cells(texture, colour, rows, cols, cells)
-    n_down, n_across = min(block_cells, n_cell_rows), min(block_cells, n_cell_cols)
-    n_block_rows, n_block_cols = n_cell_rows - n_down + 1, n_cell_cols - n_across + 1
-    blocks = np.empty((n_block_rows * n_block_cols, n_codes), np.float32)
-    column = np.empty((n_cell_cols, n_codes), np.int32)
-    counts = np.empty(n_codes, np.int32)
-    for i in range(n_block_rows):
-        column[:] = cells[i]
-        for cell_row in range(i + 1, i + n_down):
-            column += cells[cell_row]
-        for j in range(n_block_cols):
-            counts[:] = 0
-            for cell in range(j, j + n_across):
-                for code in range(n_codes):
-                    counts[code] += column[cell, code]
-            pixels = np.float32(counts[:N_PATTERNS].sum())
-            for code in range(n_codes):
-                blocks[i * n_block_cols + j, code] = np.float32(counts[code]) / pixels
-    return blocks
+    n_down, n_across = min(block_cells, cells.shape[0]), min(block_cells, cells.shape[1])
+    n_rows, n_cols = cells.shape[0] - n_down + 1, cells.shape[1] - n_across + 1
+    counts = sum(cells[i : i + n_rows, j : j + n_cols] for i in range(n_down) for j in range(n_across))
+
+    counts = counts.reshape(-1, cells.shape[2])
+    n_pixels = counts[:, :N_PATTERNS].sum(axis=1, keepdims=True)
+    return counts.astype(np.float32) / n_pixels.astype(np.float32)
 
 
 @njit(cache=True, nogil=True)

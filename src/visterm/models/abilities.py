@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.errors import ShapeError, UserError
-from visterm.core.estimator import check_fitted
 from visterm.core.products import dense
 from visterm.core.types import Matrix, MatrixLike, PairRanking
 
@@ -154,7 +153,6 @@ def explain_linear(model: Annotator, x: MatrixLike, tag: int) -> FeatureShares:
     implements ``_scorer(x, tag)``: it takes checked features of one image and returns the weights of the features,
     float64, shape (n_features,), and the bias of the tag.
     """
-    check_fitted(model)
     x = model._check_features(x)
     if x.shape[0] != 1:
         raise ShapeError(f"x has {x.shape[0]} rows; expected one image, shape (1, {model.n_features_in_}).")

@@ -165,7 +165,6 @@ class Annotator(Estimator, ABC):
 
     def image_rows(self, X: MatrixLike | None) -> Matrix:
         """Return the image rows U, which catalogues store: float32 array or CSR, shape (n_images, width)."""
-        check_fitted(self)
         return self._finite(self._image_rows(self._check_features(X)))
 
     def query_rows(self, Q: MatrixLike) -> Matrix:
@@ -185,7 +184,6 @@ class Annotator(Estimator, ABC):
 
         Raises TooLargeError if the scores take more than 2 GiB; `annotate` computes them in blocks.
         """
-        check_fitted(self)
         X = self._check_features(X)
         check_size(
             4 * X.shape[0] * self.n_tags_,
@@ -211,7 +209,6 @@ class Annotator(Estimator, ABC):
             Tag ids and scores, shape (n_images, min(k, n_tags)), best first, ties by the smaller id; and the `tags`
             themselves, if the model was fitted on lists of tags.
         """
-        check_fitted(self)
         X = self._check_features(X)
         k = check_k(k, self.n_tags_)
         ids = np.empty((X.shape[0], k), np.int64)
@@ -260,7 +257,6 @@ class Annotator(Estimator, ABC):
 
     def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
         """Return a function that yields blocks of scores, the tags as a matrix, and None, for `visterm.scorer`."""
-        check_fitted(self)
         X = self._check_features(X)
         if X.shape[0] > 1 and not hasattr(self, "by_number_") and is_identity(X, part=True):
             warnings.warn(
@@ -361,7 +357,7 @@ class Annotator(Estimator, ABC):
             if valid[1].shape[1] != Y.shape[1]:
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
 
-        self.n_tags_ = Y.shape[1]
+        self.n_tags_, self._held_out = Y.shape[1], None
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
         # A model knows nothing about held-out images that it knows only by number, unless it holds out tags
@@ -393,7 +389,6 @@ class Annotator(Estimator, ABC):
 
     def score_blocks(self, X: MatrixLike | None) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows and the scores of one block of images after another, to limit the memory."""
-        check_fitted(self)
         yield from self._score_checked(self._check_features(X))
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -405,6 +400,9 @@ class Annotator(Estimator, ABC):
             yield rows, self._scores(U, columns)
 
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:
+        """Return features as float32, array or canonical CSR; `reset` if the model is about to learn from them."""
+        if not reset:
+            check_fitted(self)
         if X is None:
             if not getattr(self, "by_number_", False):
                 raise DataError(

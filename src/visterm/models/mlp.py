@@ -111,10 +111,7 @@ class Mlp(EpochAnnotator):
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
-        self._held_out = None
-        training_ids, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
-        if valid is None:
-            training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+        training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out if valid is None else 0.0, rng)
         self.n_held_out_ = held_out.size
         valid = (X[held_out], Y[held_out]) if held_out.size else valid
         with one_blas_thread():

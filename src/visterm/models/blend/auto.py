@@ -405,7 +405,6 @@ class Auto(Blend):
         self.lift_, self.tag_factors_, self.tag_offsets_ = weights.lift, weights.tag_factors, weights.tag_offsets
         self.valid_map_: float | None = None
         self.valid_word_map_: float | None = None
-        self._held_out = None
         if weights.scores is not None:
             Y, held_out = judged_tags(splits), np.concatenate([split.images for split in splits])
             self.valid_map_, self.valid_word_map_ = image_map(weights.scores, Y), word_map(weights.scores, Y)

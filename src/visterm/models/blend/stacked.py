@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_tags
 from visterm.core.errors import DataError, UserError
-from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.products import dense
 from visterm.core.tables import MODELS
@@ -68,7 +67,6 @@ class Blend(Annotator):
 
         Raises UserError if a member that ranks cannot add tags.
         """
-        check_fitted(self)
         X = self._check_features(X)
         added = check_tags(Y_new, X.shape[0])
         able = np.array([_adds_tags(member) for member in self.members_])
@@ -123,7 +121,6 @@ class Blend(Annotator):
         a member without weight explains, and `elsewhere` is the blend's score minus this member's score. Raises
         UserError if no member explains scores.
         """
-        check_fitted(self)
         x, able = self._check_features(x), explaining(self)
         if not able:
             names = ", ".join(map(MODELS.name_of, self.members_))

@@ -280,7 +280,6 @@ class DeepTagger(EpochAnnotator):
         layer_sizes = " → ".join(f"{size:,}" for size in sizes)
         description = f"A network of {layer_sizes} numbers and {Y.shape[1]:,} vectors"
         check_size(n_bytes, MAX_TRAINED_BYTES, description, "Use smaller layers (`hidden`, `dim`).")
-        self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))

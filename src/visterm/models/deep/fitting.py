@@ -119,11 +119,9 @@ class DeepFit:
         """Train, with early stopping if there are validation rows or enough images, and remove the checkpoint."""
         model = self._model
         all_images = np.arange(self._X.shape[0])
-        if valid is None:
-            rng = np.random.default_rng([self._seed, HOLD_OUT_PHASE])
-            training_ids, held_out = hold_out(all_images.size, model.share_to_hold_out, rng)
-        else:
-            training_ids, held_out = all_images, all_images[:0]
+        rng = np.random.default_rng([self._seed, HOLD_OUT_PHASE])
+        share = model.share_to_hold_out if valid is None else 0.0
+        training_ids, held_out = hold_out(all_images.size, share, rng)
         model.n_held_out_ = held_out.size
         if held_out.size == 0:
             self._train(FIRST_PHASE, all_images, valid, model.epochs)

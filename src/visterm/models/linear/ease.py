@@ -13,7 +13,6 @@ from scipy.linalg import lapack
 
 from visterm.core.checks import check_count, check_number, check_size, check_tags
 from visterm.core.errors import DataError, UserError
-from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
@@ -106,7 +105,6 @@ class Ease(Ridge):
         Y_new : array-like or sparse, shape (n_images, n_new)
             Above 0: the image has the new tag.
         """
-        check_fitted(self)
         X = self._check_features(X)
         added = sp.csr_array(check_tags(Y_new, X.shape[0]) > 0, dtype=np.float32)
         with one_blas_thread():

@@ -86,12 +86,11 @@ class Logistic(LinearAnnotator):
             solver = LogisticSolver(X, given)
             self.alpha_ = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
             if self.alpha is None:
-                training_ids, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
-                if valid is None:
-                    training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+                share = self.share_to_hold_out if valid is None else 0.0
+                training_ids, held_out = hold_out(X.shape[0], share, rng)
                 rows, tags = (X[held_out], given[held_out]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
                 if rows.shape[0] and tags.nnz:
-                    self.alpha_ = solver.choose_alpha(training_ids, rows, tags, monitor)
+                    self.alpha_ = solver.choose_alpha(training_ids, rows, tags)
             solver.solve(self.alpha_)
         self._keep(*solver.weights(), X)
 
@@ -144,7 +143,7 @@ class LogisticSolver:
         self._W = np.zeros((self._rows.shape[1], given.shape[1]), np.float32)
         self._b = np.log(share / (1 - share)).astype(np.float32)
 
-    def choose_alpha(self, training_ids: NDArray[np.int64], X: Matrix, given: Matrix, monitor: Progress) -> float:
+    def choose_alpha(self, training_ids: NDArray[np.int64], X: Matrix, given: Matrix) -> float:
         """Return the penalty whose solution for some images ranks the tags of other images, `X`, best."""
         best, best_map = float(ALPHAS[0]), -1.0
         for alpha in ALPHAS:

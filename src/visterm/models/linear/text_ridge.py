@@ -162,7 +162,6 @@ class TextRidge(LinearAnnotator):
         new tags, and `word_vectors`, (n_new, n_features), the vectors of the new tags. A tag without an image is scored
         by its vector alone.
         """
-        check_fitted(self)
         X = self._check_features(X)
         Y = check_tags(Y_new, X.shape[0])
         with one_blas_thread():

@@ -173,7 +173,6 @@ class ObjectsAndParts(EmbeddingRanker):
             Whether a whole (row) can have a part (column); impossible pairs come last, with scores of about -1e30.
             None: all pairs are possible, even a tag with itself, as in the paper.
         """
-        check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
         if len(A) != len(B):
             raise ShapeError(f"There are {len(A)} images of objects and {len(B)} of parts; expected the same number.")

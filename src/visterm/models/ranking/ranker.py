@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
-from visterm.core.estimator import check_fitted
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, MatrixLike
@@ -147,7 +146,7 @@ class PairRanker(EpochAnnotator):
             if windows.n_pairs == 0:
                 raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
             self._scale_features(X)
-            self.n_held_out_, self._held_out = 0, None
+            self.n_held_out_ = 0
             seed = int(rng.integers(2**62))
             state = RankingState(weights=self._start(X, windows.n_tags, rng), seed=seed)
             checkpoint = None if checkpoints is None else checkpoints.last()
@@ -184,7 +183,6 @@ class PairRanker(EpochAnnotator):
         Y_new : array-like or sparse, shape (n_images, n_new)
             Above 0: the image has the new tag. New tags are appended to the model's tags.
         """
-        check_fitted(self)
         X = self._check_features(X)
         positives = positive_tags(check_tags(Y_new, X.shape[0]))
         with one_blas_thread():
@@ -314,10 +312,9 @@ class PairRanker(EpochAnnotator):
         Without validation images there are two trainings: on a part of the images, until held-out images stop it, then
         on all images for the best number of epochs; `history_` is that of the first training.
         """
-        self.n_held_out_, self._held_out = 0, None
-        if valid is None:
-            training_ids, held_out = hold_out(n_images, self.share_to_hold_out, rng)
-            self.n_held_out_ = held_out.size
+        share = self.share_to_hold_out if valid is None else 0.0
+        training_ids, held_out = hold_out(n_images, share, rng)
+        self.n_held_out_ = held_out.size
         if not self.n_held_out_:
             yield None, None, self.epochs
             return
@@ -336,7 +333,7 @@ class PairRanker(EpochAnnotator):
         """
         X_train, tags, validation, held_out = X, positives, valid, np.empty(0, np.int64)
         by_number = getattr(self, "by_number_", False)
-        self.n_held_out_, self._held_out = 0, None
+        self.n_held_out_ = 0
         if valid is None and by_number:
             n_with_several = np.count_nonzero(np.diff(positives.indptr) > 1)
             n_held_out = min(MAX_HELD_OUT_TAGS, round(self.share_to_hold_out * X.shape[0]), int(n_with_several))
