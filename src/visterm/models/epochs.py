@@ -50,12 +50,6 @@ class EpochSums(NamedTuple):
     violated: float  # Share of the examples with a step
 
 
-class EpochLoss(NamedTuple):
-    """The result of an epoch of a network: its mean loss."""
-
-    loss: float
-
-
 @dataclass(kw_only=True, eq=False)
 class TrainingState:
     """The state of a training: `epoch` is the next epoch, from 1; `history` has the records of the epochs before it.
@@ -68,7 +62,7 @@ class TrainingState:
     epoch: int = 1
     history: list[EpochRecord] = field(default_factory=list)
     slowing: float = math.inf
-    means_of_epoch: NamedTuple = field(init=False)
+    means_of_epoch: dict[str, float] = field(default_factory=dict)
     published: Weights = ()
     best_epoch: int = 0
     best_value: float = -math.inf
@@ -170,7 +164,7 @@ class EpochAnnotator(Annotator):
                 run_epoch(rate * (1 - (state.epoch - 1) / state.slowing))
                 value = None if measure is None else measure()
                 measured, value_text = self._measured(value)
-                record = epoch_record(state.epoch, state.means_of_epoch._asdict(), measured, start)
+                record = epoch_record(state.epoch, state.means_of_epoch, measured, start)
                 state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
                 if value is not None:

@@ -22,7 +22,7 @@ from visterm.core.types import Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, EpochLoss, Floats, Measure, TrainingState, Validation, Weights
+from visterm.models.epochs import EpochAnnotator, Floats, Measure, TrainingState, Validation, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
@@ -144,7 +144,7 @@ class Mlp(EpochAnnotator):
         """Train, and publish the best weights, or the last ones."""
 
         def run_epoch(rate: float) -> None:
-            state.means_of_epoch = training.run_epoch(rate)
+            state.means_of_epoch = {"loss": training.run_epoch(rate)}
             state.published = training.weights
             if not all(all_finite(weight) for weight in training.weights):
                 self._publish(*training.weights)
@@ -242,14 +242,14 @@ class NetworkTraining:
 
         return measure
 
-    def run_epoch(self, rate: float) -> EpochLoss:
-        """Train on all images once, in random order; `rate` is the size of the steps."""
+    def run_epoch(self, rate: float) -> float:
+        """Train on all images once, in random order, with steps of size `rate`; return the mean loss."""
         n = len(self._rows)
         order, total = self._rng.permutation(n), 0.0
         for start in range(0, n, self._model.batch_size):
             batch = order[start : start + self._model.batch_size]
             total += self._step(self._rows[batch], dense(self._given[batch]), rate)
-        return EpochLoss(total / n)
+        return total / n
 
     def _step(self, rows: Floats, given: Floats, rate: float) -> float:
         """Change the weights by one batch, and return the sum of its losses."""

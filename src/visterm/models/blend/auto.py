@@ -231,6 +231,7 @@ class Auto(Blend):
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
     takes: ClassVar[tuple[str, ...]] = ("blocks", "word_vectors", "tree")
     uses_pair_weights: ClassVar[bool] = True
+    holds_out_tags: ClassVar[bool] = True  # type: ignore[misc]
     test_params: ClassVar[Mapping[str, object]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
@@ -245,11 +246,6 @@ class Auto(Blend):
     lift: float | None = None
     valid_share: float = 0.2
     explainable: bool = True
-
-    @property
-    def holds_out_tags(self) -> bool:
-        """Whether a fit may hold out tags of images known by number."""
-        return True
 
     def _check_settings(self) -> None:
         check_blocks(self.blocks)

@@ -18,7 +18,6 @@ from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import (
     GROWTHS,
@@ -389,15 +388,10 @@ def spares(
     """Return trials to keep in addition to those that rank, to have one that explains and one with tag vectors.
 
     Of the fitted trials with an ability, the one with the smallest file is kept that ranks nearly as well as the best.
-    Without judged images, the first candidate that explains is fitted. If no trial has the ability, the cheapest model
-    with both is fitted on a part of the images and added to `trials`: `ridge` with a fixed penalty, as choosing one
-    takes longer than the fit. If its weights are too large to fit it, its reason tells so, and nothing is kept.
+    If no trial has the ability, the cheapest model with both is fitted on a part of the images and added to `trials`:
+    `ridge` with a fixed penalty, as choosing one takes longer than the fit. If its weights are too large to fit it, its
+    reason tells so, and nothing is kept.
     """
-    if not splits[0].judged.X.shape[0] and not explains(used[0].model):
-        for trial in [trial for trial in trials[1:] if isinstance(trial.model, Explains)][:1]:
-            trial.reason = ""
-            attempt(trial, splits, monitor)
-            trial.reason = trial.reason or KEPT_REASON
     ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
     kept: list[MemberTrial] = []
     for has_ability in (explains, lambda model: (V := tag_vectors(model)) is not None and V.shape[1] > 1):

@@ -21,7 +21,7 @@ from visterm.core.types import Matrix
 from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, Ints, torch_settings
 from visterm.models.deep.word_table import WordTable, offset_for, start_vectors
-from visterm.models.epochs import EpochLoss, TrainingState, Validation
+from visterm.models.epochs import TrainingState, Validation
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 FOLDER_KIND = "checkpoint"
@@ -160,7 +160,7 @@ class DeepFit:
 
             def run_epoch(rate: float) -> None:
                 loss = training.run_epoch(state.epoch, rate, state.batch, state.total, after_batch)
-                state.batch, state.total, state.means_of_epoch = 0, 0.0, EpochLoss(loss)
+                state.batch, state.total, state.means_of_epoch = 0, 0.0, {"loss": loss}
                 layers = [array for layer in training.network.layers() for array in layer]
                 state.published = (*layers, training.table.rows)
                 model._publish(*state.published)

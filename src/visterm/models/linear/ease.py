@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from visterm.core.checks import check_count, check_number, check_size, check_tags
+from visterm.core.checks import check_count, check_size, check_tags
 from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike
-from visterm.models.base import row_blocks
+from visterm.models.base import Limit, row_blocks
 from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge
@@ -73,6 +73,8 @@ class Ease(Ridge):
         "given_": Csr("float32", ("n_images", "n_inputs"), least=0, required=False),
         "tag_rows_": Array("float32", ("n_tags_", None), required=False),
     }
+
+    limits: ClassVar[dict[str, Limit]] = {"max_inputs": check_count}
 
     uses_pair_weights: ClassVar[bool] = True
 
@@ -154,10 +156,6 @@ class Ease(Ridge):
         if not hasattr(self, "given_"):
             return super()._image_rows(X)
         return sp.csr_array(sp.csr_array(X) @ self.given_)
-
-    def _check_settings(self) -> None:
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        check_count(self.max_inputs, "max_inputs")
 
     def _check_learned(self) -> None:
         width = getattr(self, "inputs_", np.empty(self.n_features_in_ + 1)).size

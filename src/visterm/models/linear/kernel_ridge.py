@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator, row_blocks
+from visterm.models.base import Annotator, Limit, row_blocks
 from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
 
@@ -86,17 +87,18 @@ class KernelRidge(Annotator):
         "frequencies_": Array("float32", ("n_tags_",), least=0, most=1),
     }
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "landmarks": check_count,
+        "gamma": partial(check_number, above=0, otherwise="or None to have it chosen"),
+        "alpha": partial(check_number, above=0, otherwise="or None to have it chosen"),
+    }
+
     test_params: ClassVar[Mapping[str, object]] = {"landmarks": 200}
 
     gamma: float | None = None
     alpha: float | None = None
     landmarks: int = 5000
     random_state: RandomState = 0
-
-    def _check_settings(self) -> None:
-        check_count(self.landmarks, "landmarks")
-        check_number(self.gamma, "gamma", above=0, otherwise="or None to have it chosen")
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import mean_square_norm
 from visterm.models.stopping import OnEpoch, hold_out
@@ -64,6 +66,11 @@ class Logistic(LinearAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(above=0)}
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "alpha": partial(check_number, above=0, otherwise="or None to have it chosen"),
+        "valid_share": partial(check_number, least=0, below=1),
+    }
+
     test_params: ClassVar[Mapping[str, object]] = {"alpha": 0.01}
 
     alpha: float | None = None
@@ -93,10 +100,6 @@ class Logistic(LinearAnnotator):
                     self.alpha_ = solver.choose_alpha(training_ids, rows, tags)
             solver.solve(self.alpha_)
         self._keep(*solver.weights(), X)
-
-    def _check_settings(self) -> None:
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        check_number(self.valid_share, "valid_share", least=0, below=1)
 
 
 class LogisticSolver:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
 from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
 from visterm.models.neighbours.distances import row_squares
@@ -112,6 +114,10 @@ class TextRidge(LinearAnnotator):
     fixed_image_rows: ClassVar[bool] = True
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
     takes: ClassVar[tuple[str, ...]] = ("word_vectors",)
+    limits: ClassVar[dict[str, Limit]] = {
+        "alpha": partial(check_number, above=0, otherwise="or None to have it chosen"),
+        "text_weight": partial(check_number, least=0, otherwise="or None to have it chosen"),
+    }
     test_params: ClassVar[Mapping[str, object]] = {}
 
     text_rows_: Floats = field(init=False)
@@ -292,10 +298,6 @@ class TextRidge(LinearAnnotator):
         weights, bias = super()._scorer(x, tag)
         length = float(np.sqrt(row_squares(x)[0]))
         return weights / (length or 1.0), bias
-
-    def _check_settings(self) -> None:
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        check_number(self.text_weight, "text_weight", least=0, otherwise="or None to have it chosen")
 
 
 def _unit(X: Matrix) -> Matrix:

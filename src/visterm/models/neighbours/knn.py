@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from visterm.core.types import Matrix, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator, row_blocks
+from visterm.models.base import Annotator, Limit, row_blocks
 
 Ids: TypeAlias = NDArray[np.int64]
 Cosines: TypeAlias = NDArray[np.float32]
@@ -78,6 +79,11 @@ class VotingAnnotator(Annotator):
         "given_": TAGS_OF_IMAGES,
     }
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "n_neighbors": partial(check_count, otherwise="or None to have it chosen"),
+        "power": partial(check_number, least=0, otherwise="or None to have it chosen"),
+    }
+
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()
         self.rows_ = unit_rows(X)
@@ -89,10 +95,6 @@ class VotingAnnotator(Annotator):
         neighbours = self._neighbors(unit_rows(X), self.n_neighbors_)
         parts = [votes(ids, cosines, self.given_, self.power_) for ids, cosines in neighbours]
         return sp.csr_array(sp.vstack(parts, format="csr"))
-
-    def _check_settings(self) -> None:
-        check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
-        check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
 
     def _prepare(self, rng: np.random.Generator) -> None:
         """Build an index of `rows_`, for models that need more than the rows."""

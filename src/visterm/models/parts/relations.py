@@ -125,7 +125,7 @@ def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ShapeError(
             f"The relations have shape {array.shape} and type {array.dtype}; "
-            "expected pairs (part, whole) of tag columns."
+            "expected pairs of tag columns: (part, whole), or (tag, ancestor) in a tree."
         )
 
     if array.min() < 0 or array.max() >= n_tags:

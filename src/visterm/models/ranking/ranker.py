@@ -282,7 +282,7 @@ class PairRanker(EpochAnnotator):
     ) -> None:
         def run_epoch(rate: float) -> None:
             training.growth = state.growth_in(state.epoch)
-            state.means_of_epoch = training.run_epoch(rate * state.rate)
+            state.means_of_epoch = training.run_epoch(rate * state.rate)._asdict()
             state.training_state = training.state()
             self._publish_means(state, team)
 
@@ -409,7 +409,7 @@ class PairRanker(EpochAnnotator):
                 monitor.advance(1, f"epoch {state.epoch}")
                 offer_checkpoint()
 
-        state.means_of_epoch = EpochSums(*(float(value) for value in state.sums[:3] / max(1.0, state.sums[3])))
+        state.means_of_epoch = EpochSums(*(state.sums[:3] / max(1.0, state.sums[3])).tolist())._asdict()
         state.window, state.sums = 0, np.zeros(4)
 
     def _publish_means(self, state: RankingState, team: Team) -> None:
