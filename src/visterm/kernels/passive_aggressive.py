@@ -69,7 +69,8 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
         both_dense = rows.start[plus + 1] - rows.start[plus] == rows.start[minus + 1] - rows.start[minus] == width
         score = np.float32(0.0)
         if both_dense:
-            _put_difference(rows, plus, minus, scratch)
+            for c in range(width):
+                scratch[c] = rows.vals[rows.start[plus] + c] - rows.vals[rows.start[minus] + c]
             for e in range(first, stop):
                 score += q_weights[e] * dot(scratch, W[q_words[e]])
         else:
@@ -101,15 +102,6 @@ def _step(rows, plus, minus, square, loss, max_step, first, stop, q_words, q_wei
         add_row(rows, plus, factor, W[q_words[e]])
         add_row(rows, minus, -factor, W[q_words[e]])
     return True
-
-
-@njit(cache=True, nogil=True)
-def _put_difference(rows, plus, minus, out):
-    """Overwrite `out` with row `plus` minus row `minus`, both dense."""
-    a = rows.vals[rows.start[plus] : rows.start[plus + 1]]
-    b = rows.vals[rows.start[minus] : rows.start[minus + 1]]
-    for c in range(out.shape[0]):
-        out[c] = a[c] - b[c]
 
 
 @njit(cache=True, nogil=True)

@@ -40,12 +40,8 @@ def gray_levels(pixels):
     gray = np.empty((height, width), np.uint8)
     for row in range(height):
         for col in range(width):
-            red, green, blue = (
-                np.int64(pixels[row, col, 0]),
-                np.int64(pixels[row, col, 1]),
-                np.int64(pixels[row, col, 2]),
-            )
-            gray[row, col] = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            red_and_green = 19595 * np.int64(pixels[row, col, 0]) + 38470 * np.int64(pixels[row, col, 1])
+            gray[row, col] = (red_and_green + 7471 * np.int64(pixels[row, col, 2]) + 32768) >> 16
     return gray
 
 

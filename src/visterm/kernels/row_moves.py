@@ -14,13 +14,19 @@ SMALLEST_SQUARE, LARGEST_SQUARE = 1e-25, 1e30  # Squared lengths of steps betwee
 
 
 @njit(cache=True, nogil=True)
+def scale_row(row, factor):
+    """Multiply a float32 vector by a number, in place."""
+    scale = np.float32(factor)
+    for c in range(row.shape[0]):
+        row[c] *= scale
+
+
+@njit(cache=True, nogil=True)
 def limit_norm(vector, max_norm):
     """Scale a float32 vector in place to the Euclidean norm `max_norm` if its norm is larger."""
     norm = math.sqrt(dot(vector, vector))
     if norm > max_norm:
-        scale = np.float32(max_norm / norm)
-        for c in range(vector.shape[0]):
-            vector[c] *= scale
+        scale_row(vector, max_norm / norm)
 
 
 @njit(cache=True, nogil=True)
@@ -77,14 +83,6 @@ def mean_square(step, rate):
 
 
 @njit(cache=True, nogil=True)
-def scale_row(row, factor):
-    """Multiply a float32 vector by a number, in place."""
-    scale = np.float32(factor)
-    for c in range(row.shape[0]):
-        row[c] *= scale
-
-
-@njit(cache=True, nogil=True)
 def move_rows(matrix, change, gradients, counts, squares, rule):
     """Add the summed steps of a block to all rows of a float32 matrix, (n, width), by the rule, in place.
 
@@ -98,14 +96,12 @@ def move_rows(matrix, change, gradients, counts, squares, rule):
         source = change[row]
         if rule.keep < 1.0:
             scale_row(target, rule.keep ** counts[row])
+        factor = np.float32(1.0)
         if squares.shape[0] > 0:
             squares[row] += gradients[row]
-            factor = np.float32(1.0) / np.float32(math.sqrt(squares[row]))
-            for c in range(target.shape[0]):
-                target[c] += factor * source[c]
-        else:
-            for c in range(target.shape[0]):
-                target[c] += source[c]
+            factor /= np.float32(math.sqrt(squares[row]))
+        for c in range(target.shape[0]):
+            target[c] += factor * source[c]
         limit_norm(target, rule.max_norm)
 
 

@@ -359,26 +359,18 @@ def in_turn(trials: Sequence[MemberTrial]) -> Iterator[MemberTrial]:
     yield from first_trials
     ranked = sorted(first_trials, key=lambda trial: trial.promise, reverse=True)
     ranks = {trial.columns: rank for rank, trial in enumerate(ranked)}
-    others = sorted(
-        (trial for trial in trials if trial.position), key=lambda trial: (trial.position, ranks.get(trial.columns, 0))
-    )
-    poor = {columns for columns, rank in ranks.items() if rank >= MAX_COLUMN_SETS}
-    yield from (trial for trial in others if trial.columns not in poor)
-    for trial in others:
-        if trial.columns in poor:
+    others = [(ranks.get(trial.columns, 0), trial.position, trial) for trial in trials if trial.position]
+    for rank, _, trial in sorted(others, key=lambda other: (other[0] >= MAX_COLUMN_SETS, other[1], other[0])):
+        if rank >= MAX_COLUMN_SETS:
             trial.reason = f"left out: {first_trials[0].name} did better on other columns"
-            yield trial
+        yield trial
 
 
 def shortlist(fitted: Sequence[MemberTrial]) -> list[MemberTrial]:
     """Return the trials to find weights for, in their order: the best of each set of columns, then the best others."""
     ranked = sorted(fitted, key=lambda trial: trial.promise, reverse=True)
-    leaders: list[MemberTrial] = []
-    for trial in ranked:
-        if all(trial.columns != leader.columns for leader in leaders):
-            leaders.append(trial)
-    rest = [trial for trial in ranked if trial not in leaders]
-    chosen = [*leaders, *rest][:MAX_WEIGHTED_MODELS]
+    leaders = {trial.columns: trial for trial in reversed(ranked)}.values()
+    chosen = sorted(ranked, key=lambda trial: trial not in leaders)[:MAX_WEIGHTED_MODELS]
     return [trial for trial in fitted if trial in chosen]
 
 

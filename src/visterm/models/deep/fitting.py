@@ -20,7 +20,7 @@ from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, Ints, torch_settings
-from visterm.models.deep.word_table import WordTable, offset_for, start_vectors
+from visterm.models.deep.word_table import BLOCK_ROWS, WordTable, start_vectors
 from visterm.models.epochs import TrainingState, Validation
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
@@ -183,8 +183,10 @@ class DeepFit:
             scale=model.scale_,
             rng=rng,
         )
-        if score:
-            network.offsets[-1].data += torch.from_numpy(offset_for(rows, score))
+        if score:  # the offset whose products with the rows are nearest to the score
+            sample = rows[:BLOCK_ROWS].astype(np.float64)
+            offset = np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0]
+            network.offsets[-1].data += torch.from_numpy(np.asarray(offset, np.float32))
         table = WordTable(rows, trainable=model._words_move(), device=self._device)
         tagged_images = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(

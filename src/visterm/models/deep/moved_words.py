@@ -129,7 +129,11 @@ def _maximise(
             return
         previous_total, previous_rows = total, new_words[ids]
         moving_partners = Partners(*(matrix[moving_slice] for matrix in partners))
-        step = _newton(gradients, fixed_curvature + 4 * _curvature(moving_partners), damping)
+        # Relations of two moving words count four times: (a + b)² ≤ 2a² + 2b², and they are in the sum twice
+        curvature = fixed_curvature + 4 * _curvature(moving_partners)
+        ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
+        curvature[np.diag_indices_from(curvature)] += ridge + damping
+        step = np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
         new_words[ids] = previous_rows + np.float32(step_share) * step
 
 
@@ -154,16 +158,6 @@ def _sum_and_gradients(
         total += float(np.sum(terms @ partners.weights, dtype=np.float64))
         gradients[chunk] = ((targets - expit(products)) * gradient_weights) @ partners.new
     return total, gradients
-
-
-def _newton(gradients: NDArray[np.float32], curvature: NDArray[np.float64], damping: float) -> NDArray[np.float32]:
-    """Divide gradients by a bound of the curvature, which is a single matrix for all words; changes `curvature`.
-
-    Relations of two moving words count four times in the bound: (a + b)² ≤ 2a² + 2b², and they are in the sum twice.
-    """
-    ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
-    curvature[np.diag_indices_from(curvature)] += ridge + damping
-    return np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
 
 
 def _curvature(partners: Partners) -> NDArray[np.float64]:

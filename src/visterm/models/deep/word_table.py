@@ -88,15 +88,6 @@ def start_vectors(
     return rows, factor
 
 
-def offset_for(rows: Floats, score: float) -> Floats:
-    """Return the vector, (dim,), whose products with all rows are nearest to a score, by least squares.
-
-    If there are more than 16,384 rows, the first 16,384 are used.
-    """
-    sample = rows[:BLOCK_ROWS].astype(np.float64)
-    return np.asarray(np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0], np.float32)
-
-
 def check_vectors(vectors: Floats, n_tags: int, dim: int | None) -> None:
     """Check that word vectors fit the tags.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ class Quadruplets:
         by_tag.sort_indices()
         pairs = check_relations(relations, by_tag.shape[1])
         candidates = [_sides(by_tag, part_tag, whole_tag) for part_tag, whole_tag in pairs]
-        counts = np.array([sides.n_pairs for sides in candidates], np.int64)
+        counts = np.array([s.wholes.size * s.parts.size - s.n_shared for s in candidates], np.int64)
         self.relations = pairs[counts > 0]
         self.counts = counts[counts > 0]
         if not self.counts.size:
@@ -75,7 +76,7 @@ class Quadruplets:
                 "Pass relations between tags that images have."
             )
 
-        usable = [sides for sides in candidates if sides.n_pairs]
+        usable = list(compress(candidates, counts))
         self._wholes, self._first_whole = _concatenate([sides.wholes for sides in usable])
         self._parts, self._first_part = _concatenate([sides.parts for sides in usable])
         self._n_shared = np.array([sides.n_shared for sides in usable], np.int64)
@@ -143,11 +144,6 @@ class _Sides(NamedTuple):
     wholes: NDArray[np.int64]
     parts: NDArray[np.int64]
     n_shared: int
-
-    @property
-    def n_pairs(self) -> int:
-        """The number of pairs of two different images."""
-        return self.wholes.size * self.parts.size - self.n_shared
 
 
 def _sides(by_tag: sp.csc_array, part_tag: int, whole_tag: int) -> _Sides:
