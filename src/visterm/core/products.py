@@ -25,6 +25,7 @@ PART_WORK = 2**20  # Minimum number of multiplications per thread, which take ab
 TILE_FLOATS = 2**17  # Floats per tile of V, and per block of scores: both fit in the second-level cache
 PARTS_PER_THREAD = 4  # Parts of V per thread, so one slow thread does not delay the others
 IMAGES_AT_ONCE = 4096  # Rows of U that are compared with all of V before the next rows
+ALL_ROWS = np.empty(0, np.int64)  # What `stream_best` reads as all rows
 SQUARE = 128  # Rows and columns that `transposed_for` copies at a time
 MIN_ROWS_TO_COPY = 64  # For fewer sparse rows, only the columns that they use are copied
 ROUNDING = 2.0**-24  # ε of float32
@@ -136,7 +137,7 @@ def _best_of_part(
     start, stop = bounds[part], bounds[part + 1]
     shape = len(U), min(k, stop - start)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    stream_best(U, V, np.arange(start, stop) if candidates is None else candidates[start:stop], *heaps)
+    stream_best(U, V, ALL_ROWS if candidates is None else candidates, start, stop, *heaps)
     return heaps
 
 
@@ -145,7 +146,7 @@ def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -
     first, stop = bounds[part], bounds[part + 1]
     shape = len(U), min(k, stop - first)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    stream_best(U, V, np.arange(first, first + heaps.ids.shape[1]), *heaps)
+    stream_best(U, V, ALL_ROWS, first, first + heaps.ids.shape[1], *heaps)
     width = U.shape[1]
     n_tags = int(np.clip(TILE_FLOATS // max(width, 1), 64, 4096))
     n_images = max(1, TILE_FLOATS // n_tags)

@@ -93,47 +93,53 @@ def _sift_down(ids, values, i, size):
 
 
 @njit(cache=True, nogil=True)
-def score_rows(u, V, row_ids, out):
-    """Fill `out` (float32, shape (m,)) with the products of `u` and the rows `row_ids` (int64, shape (m,)) of V.
+def _row_at(row_ids, entry):
+    return row_ids[entry] if row_ids.shape[0] > 0 else entry
 
-    All rankings use these scores.
+
+@njit(cache=True, nogil=True)
+def score_rows(u, V, row_ids, first, out):
+    """Fill `out` (float32, shape (m,)) with the products of `u` and m rows of V from entry `first` of `row_ids` on.
+
+    If `row_ids` (int64) is empty, they are the rows of V from row `first` on. All rankings use these scores.
     """
     stride = out.shape[0] // STREAMS
     for r in range(stride):
         for stream in range(STREAMS):
             entry = r + stream * stride
-            out[entry] = dot(u, V[row_ids[entry]])
+            out[entry] = dot(u, V[_row_at(row_ids, first + entry)])
     for r in range(STREAMS * stride, out.shape[0]):
-        out[r] = dot(u, V[row_ids[r]])
+        out[r] = dot(u, V[_row_at(row_ids, first + r)])
 
 
 @njit(cache=True, nogil=True)
-def stream_best(U, V, row_ids, ids, scores):
-    """Fill `ids` and `scores`, (n, k), with heaps of the best of the rows `row_ids` of V, read once for all rows of U.
+def stream_best(U, V, row_ids, first, stop, ids, scores):
+    """Fill `ids` and `scores`, (n, k), with heaps of the best of the rows ``row_ids[first:stop]`` of V.
 
-    `U`, image rows, and `V`, tag rows, are finite float32 of the same width. `row_ids` is ascending, so that ties keep
-    the smaller tag; k is from 1 to the number of rows.
+    V is read once for all rows of U, finite float32 of the same width. `row_ids` is ascending, so that ties keep the
+    smaller tag; if it is empty, these are the rows ``V[first:stop]``. k is from 1 to the number of rows.
     """
-    m, k = row_ids.shape[0], ids.shape[1]
-    if k < 1 or k > m or row_ids[0] < 0 or row_ids[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
-        raise IndexError("the rows chosen are outside V, fewer than the k best, or of another width")
+    k, n_rows = ids.shape[1], row_ids.shape[0] if row_ids.shape[0] > 0 else V.shape[0]
+    if k < 1 or first < 0 or first + k > stop or stop > n_rows or U.shape[1] != V.shape[1]:
+        raise IndexError("the rows are outside V, fewer than the k best, or of another width")
+    if _row_at(row_ids, first) < 0 or _row_at(row_ids, stop - 1) >= V.shape[0]:
+        raise IndexError("a row is outside V")
     for i in range(U.shape[0]):
-        score_rows(U[i], V, row_ids[:k], scores[i])
+        score_rows(U[i], V, row_ids, first, scores[i])
         for entry in range(k):
-            ids[i, entry] = row_ids[entry]
+            ids[i, entry] = _row_at(row_ids, first + entry)
         heapify(ids[i], scores[i])
 
     chunk_size = CHUNK_ROWS if U.shape[0] == 1 else SHARED_CHUNK_ROWS
     buffer = np.empty(chunk_size, np.float32)
-    for start in range(k, m, chunk_size):
-        rows = row_ids[start : min(start + chunk_size, m)]
-        row_scores = buffer[: rows.shape[0]]
+    for start in range(first + k, stop, chunk_size):
+        row_scores = buffer[: min(chunk_size, stop - start)]
         for i in range(U.shape[0]):
-            score_rows(U[i], V, rows, row_scores)
+            score_rows(U[i], V, row_ids, start, row_scores)
             if _any_above(row_scores, scores[i, 0]):
                 for r in range(row_scores.shape[0]):
                     if row_scores[r] > scores[i, 0]:
-                        replace_worst(ids[i], scores[i], rows[r], row_scores[r])
+                        replace_worst(ids[i], scores[i], _row_at(row_ids, start + r), row_scores[r])
 
 
 @njit(cache=True, nogil=True)
