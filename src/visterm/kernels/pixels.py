@@ -193,9 +193,9 @@ def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     _count_cells(texture, colour, rows, cols, cells)
     n_down, n_across = min(block_cells, cells.shape[0]), min(block_cells, cells.shape[1])
     n_rows, n_cols = cells.shape[0] - n_down + 1, cells.shape[1] - n_across + 1
-    counts = sum(cells[i : i + n_rows, j : j + n_cols] for i in range(n_down) for j in range(n_across))
+    corners = [(i, j) for i in range(n_down) for j in range(n_across)]
+    counts = np.sum([cells[i : i + n_rows, j : j + n_cols] for i, j in corners], axis=0).reshape(-1, cells.shape[2])
 
-    counts = counts.reshape(-1, cells.shape[2])
     n_pixels = counts[:, :N_PATTERNS].sum(axis=1, keepdims=True)
     return counts.astype(np.float32) / n_pixels.astype(np.float32)
 

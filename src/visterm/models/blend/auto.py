@@ -231,7 +231,7 @@ class Auto(Blend):
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
     takes: ClassVar[tuple[str, ...]] = ("blocks", "word_vectors", "tree")
     uses_pair_weights: ClassVar[bool] = True
-    holds_out_tags: ClassVar[bool] = True  # type: ignore[misc]
+    holds_out_tags: ClassVar[bool] = True
     test_params: ClassVar[Mapping[str, object]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
