@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -340,11 +338,7 @@ def test_a_candidate_that_would_take_longer_than_is_left_is_left_out_and_the_rep
     clock.takes(Ridge, 0.01)  # 1.9 s for 190 images, 2.7 s again for all
     clock.takes(Pamir, 0.1)  # 5 s for 50 images: by the square 72 s for 190, and 115 s for all
     model = Auto(candidates=[RIDGE, ("pamir", {}), PRIOR], budget=60).fit(planted.X_train, planted.Y_train)
-    said = re.fullmatch(
-        r"left out: about 187 s, 50 s were left; after an eighth of the images, it adds (0\.\d{3}) to the MAP of \w+",
-        reasons(model)["pamir"],
-    )
-    assert 0 <= float(said[1]) < 1
+    assert reasons(model)["pamir"] == "left out: about 187 s, 50 s were left"
     assert reasons(model)["prior"] in ("in the blend", "adds nothing to the others")
     assert clock.seconds < 60
 

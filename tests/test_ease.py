@@ -8,7 +8,6 @@ import scipy.sparse as sp
 
 from refusals import refused
 from visterm.core.errors import TooLargeError
-from visterm.models.base import SideKnowledge
 from visterm.models.linear import ease
 from visterm.models.linear.ease import ALPHAS, Ease, choose_alpha
 from visterm.models.linear.ridge import Ridge
@@ -94,30 +93,6 @@ def test_weights_beyond_the_memory_and_wrong_settings_are_refused(monkeypatch):
     monkeypatch.setattr(ease, "MAX_WEIGHT_BYTES", 1000)
     with pytest.raises(TooLargeError, match="max_inputs"):
         Ease().fit(None, Y)
-
-
-@pytest.mark.parametrize("max_weight", [1, 3])
-@pytest.mark.parametrize("max_inputs", [40, 25])
-def test_scores_without_one_tag_are_those_of_a_fit_without_it(max_inputs, max_weight):
-    Y = drawn_tags(120)
-    Y *= np.random.default_rng(1).integers(1, max_weight + 1, Y.shape)
-    side = SideKnowledge(pair_weights=sp.csr_array(Y))
-    images = np.flatnonzero(Y.sum(axis=1) > 1)[:30]
-    tags = np.array([np.flatnonzero(row)[-1] for row in Y[images]])
-    model = Ease(alpha=3, max_inputs=max_inputs)
-    scores = model.fit_leaving_out(Y, images, tags, side=side)
-    again = Ease(alpha=3, max_inputs=max_inputs).fit(None, Y, side=side)
-    np.testing.assert_array_equal(model.tag_rows_, again.tag_rows_)
-    inputs, others = again.inputs_, np.setdiff1d(np.arange(40), again.inputs_)
-    for image, tag, row in zip(images, tags, scores, strict=True):
-        without = Y.astype(np.float64)
-        without[image, tag] = 0
-        known = without[image, inputs]
-        expected = np.empty(40)
-        expected[inputs] = known @ plain_ease(without[:, inputs], 3)
-        gram = without[:, inputs].T @ without[:, inputs] + 3 * np.eye(inputs.size)
-        expected[others] = known @ np.linalg.solve(gram, without[:, inputs].T @ without[:, others])
-        np.testing.assert_allclose(row, expected, atol=1e-4)
 
 
 def test_an_image_has_the_same_scores_alone_and_among_many():

@@ -105,12 +105,18 @@ def test_the_bias_of_an_embedding_is_its_constant_share():
     np.testing.assert_allclose(found.constant, model.decision_function(np.zeros((1, 6)))[0, 2], rtol=1e-5)
 
 
-def test_an_ensemble_with_a_member_that_cannot_explain_says_which():
+def test_an_ensemble_is_explained_by_the_members_that_can_also_within_a_member():
     rng = np.random.default_rng(0)
     X, Y = rng.random((30, 4)).astype(np.float32), (rng.random((30, 3)) < 0.5).astype(np.float32)
-    model = Ensemble(members=[Ridge(alpha=1), Knn(n_neighbors=3, power=1)], weights=[1, 1]).fit(X, Y)
-    with pytest.raises(UserError, match="member 'knn'"):
-        model.explain(X[:1], 0)
+    members = [Ridge(alpha=1), Knn(n_neighbors=3, power=1)]
+    inner = Ensemble(members=members, weights=[1, 1])
+    for model in (inner, Ensemble(members=[inner, Ridge(alpha=1)], weights=[1, 3])):
+        shares = model.fit(X, Y).explain(X[:1], 0)
+        assert shares.elsewhere != 0
+        score = model.decision_function(X[:1])[0, 0]
+        np.testing.assert_allclose(shares.shares.sum() + shares.constant + shares.elsewhere, score, rtol=1e-6)
+    with pytest.raises(UserError, match="All models of this blend"):
+        Ensemble(members=[Knn(n_neighbors=3, power=1)]).fit(X, Y).explain(X[:1], 0)
 
 
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference import metrics as reference
-from visterm.kernels.topk import count_irrelevant_above, first_non_finite_row, rank_in_rows
+from visterm.kernels.topk import count_irrelevant_above, rank_in_rows
 
 
 def drawn(seed, n, m, levels, dtype):
@@ -52,15 +52,6 @@ def test_counts_between_relevant_rows_are_those_of_a_sort_for_any_split_into_blo
     for start, stop in ((cut, n), (0, cut)):
         count_irrelevant_above(scores[start:stop], start, indptr, values[order], images[order], n_above)
     np.testing.assert_array_equal(n_above, reference.irrelevant_above(scores, relevant))
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_the_first_row_that_is_not_finite_is_found(bad, dtype):
-    scores = np.zeros((4, 20), dtype)
-    assert first_non_finite_row(scores) == -1
-    scores[3, 0] = scores[2, 19] = bad
-    assert first_non_finite_row(scores) == 2
 
 
 def test_a_relevant_column_outside_the_scores_is_refused_and_not_read():

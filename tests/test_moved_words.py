@@ -8,8 +8,6 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit
 
 from reference.moved_words import kept_relations
-from refusals import refused
-from visterm.core.errors import DataError, ShapeError
 from visterm.models.deep import moved_words
 from visterm.models.deep.moved_words import move_words
 
@@ -120,23 +118,3 @@ def test_a_direction_without_tags_stays_empty():
 
 def test_no_words_are_no_error():
     assert move_words(np.empty((0, 2)), [[1.0, 0.0]], [[1.0, 0.0, 0.0]]).shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("matrices", "error", "message"),
-    [
-        (([[1.0]], [[1.0, 2.0]], [[1.0]]), ShapeError, "old_words has 1 columns, old_tags 2"),
-        (([[1.0]], [[1.0]], [[1.0], [2.0]]), ShapeError, "old_tags has 1 rows, new_tags 2"),
-        (([[1.0]], np.empty((0, 1)), np.empty((0, 1))), ShapeError, "1 or more"),
-        (([1.0], [[1.0]], [[1.0]]), ShapeError, "old_words has 1 dimensions"),
-        (([[1.0]], [[np.nan]], [[1.0]]), DataError, "old_tags has infinite"),
-    ],
-)
-def test_matrices_that_do_not_fit_are_refused(matrices, error, message):
-    with pytest.raises(error, match=message):
-        move_words(*matrices)
-
-
-def test_a_penalty_below_0_is_refused():
-    with refused("penalty", value=-1):
-        move_words(*drawn(), penalty=-1)

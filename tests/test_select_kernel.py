@@ -12,7 +12,7 @@ from reference.select import top_products
 from visterm.core import products
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.products import top_k_products
-from visterm.kernels.topk import best_rows_by_id, largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.topk import screen_best, stream_best
 
 
 def drawn(n, m, width, seed=0):
@@ -142,10 +142,9 @@ def test_kernels_refuse_rows_that_are_outside():
     U, V = drawn(2, 8, 3)
     ids, scores = np.zeros((2, 4), np.int64), np.zeros((2, 4), np.float32)
     block, slack = np.zeros((2, 5), np.float32), np.zeros(2, np.float32)
-    with pytest.raises(IndexError):
-        start_heaps(U, V, 5, ids, scores)
-    with pytest.raises(IndexError):
-        stream_best(U, V, 0, 9, ids, scores)
+    for first, stop in ((0, 9), (-1, 4), (5, 8)):
+        with pytest.raises(IndexError):
+            stream_best(U, V, products.ALL_ROWS, first, stop, ids, scores)
     with pytest.raises(IndexError):
         screen_best(block, U, V, 4, slack, ids, scores)
     with pytest.raises(IndexError):
@@ -156,18 +155,11 @@ def test_screening_finds_what_streaming_finds_however_the_block_was_rounded():
     U, V = drawn(5, 300, 16)
     error = np.random.default_rng(1).uniform(-0.01, 0.01, (5, 290)).astype(np.float32)
     heaps = [(np.empty((5, 10), np.int64), np.empty((5, 10), np.float32)) for _ in range(2)]
-    for ids, scores in heaps:
-        start_heaps(U, V, 0, ids, scores)
-    stream_best(U, V, 10, 300, *heaps[0])
+    stream_best(U, V, products.ALL_ROWS, 0, 300, *heaps[0])
+    stream_best(U, V, products.ALL_ROWS, 0, 10, *heaps[1])
     screen_best(U @ V[10:].T + error, U, V, 10, np.full(5, 0.011, np.float32), *heaps[1])
     np.testing.assert_array_equal(heaps[0][0], heaps[1][0])
     np.testing.assert_array_equal(heaps[0][1], heaps[1][1])
-
-
-def test_the_largest_norm_is_that_of_numpy():
-    V = drawn(1, 30, 9)[1]
-    np.testing.assert_allclose(largest_norm(V), np.linalg.norm(V, axis=1).max(), rtol=1e-6)
-    assert largest_norm(V[:0]) == 0
 
 
 @pytest.mark.parametrize("n", [1, 5, 12])
@@ -199,4 +191,4 @@ def test_the_kernel_of_chosen_rows_refuses_those_outside():
     ids, scores = np.empty((1, 2), np.int64), np.empty((1, 2), np.float32)
     for chosen in ([3, 10], [-1, 3], [3]):
         with pytest.raises(IndexError):
-            best_rows_by_id(U, V, np.array(chosen), ids, scores)
+            stream_best(U, V, np.array(chosen), 0, len(chosen), ids, scores)

@@ -24,7 +24,7 @@ from visterm.kernels.warp import (
     loss_and_slope,
     weigh_pairs,
 )
-from visterm.models.ranking.warp import Objective, plain_block, rank_weights
+from visterm.models.ranking.warp import Objective, rank_weights
 
 BOTH = pytest.mark.parametrize("at_once", [True, False], ids=["all scores at once", "scores when drawn"])
 
@@ -133,7 +133,7 @@ def test_the_kernels_take_the_steps_of_the_plain_algorithm_to_the_same_bytes(blo
     plain, positives = _block_of(own)
     U = X[plain.images] @ A
     objective = Objective(rank_weights("harmonic", N_TAGS), max_trials, loss=loss)
-    steps = plain_block(plain, positives, U, plain_V, objective, draws, rule)
+    steps = reference.plain_block(plain, positives, U, plain_V, objective, draws, rule)
     tuned, tuned_steps, _ = _draw(own, U, tuned_V, False, max_trials=max_trials, loss=loss)
     add_tag_steps(tuple(tuned), dense_rows(U), rule, NO_SQUARES, 0, N_TAGS, tuned_V)
     for name in ("violators", "trials", "gains"):

@@ -41,21 +41,6 @@ def test_steps_grow_shorter_with_the_squares_that_a_row_has_seen():
     np.testing.assert_allclose(lengths, 0.5 / np.sqrt([1, 2, 3, 4]), rtol=1e-6)
 
 
-def test_all_rows_at_once_move_as_each_drawn_once_would():
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal((5, 3)).astype(np.float32)
-    factors = torch.from_numpy(rng.standard_normal((5, 3)).astype(np.float32))
-    whole, drawn = (WordTable(start.copy(), trainable=True, device=CPU) for _ in range(2))
-    for _ in range(2):
-        (whole.take_all().square() * factors).sum().backward()
-        whole.step(0.1)
-        order = np.array([3, 0, 4, 1, 2])
-        (drawn.take(order).square() * factors[order]).sum().backward()
-        drawn.step(0.1)
-    np.testing.assert_array_equal(whole.rows, drawn.rows)
-    assert (whole.rows != start).all()
-
-
 def test_fixed_vectors_are_lent_without_a_gradient_and_stay():
     table = WordTable(np.ones((3, 2), np.float32), trainable=False, device=CPU)
     rows = table.take(np.array([0, 2]))

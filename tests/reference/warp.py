@@ -6,6 +6,12 @@ import math
 
 import numpy as np
 
+from visterm.kernels.dot import dot
+from visterm.kernels.random import draw_below as draw_from
+from visterm.kernels.random import stream_of
+from visterm.kernels.row_moves import limit_norms as limit_in_place
+from visterm.kernels.warp import loss_and_slope
+
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -85,3 +91,35 @@ def train_block(X, own, examples, A, V, *, seed, epoch, rate, max_norm, max_tria
         new_V[bad] -= factor * u
         moved |= {y, bad}
     return limit_norms(new_A, max_norm), limit_norms(new_V, max_norm), violators, trials
+
+
+def plain_block(pairs, positives, U, V, objective, draws, rule):
+    """Run Algorithm 1 for a block of pairs (image x, true tag y), one pair after another, without L2 and AdaGrad.
+
+    `U`, (n, width), are the image rows of the pairs. Changes the tag rows `V`, (n_tags, width), and fills the results
+    of the draws into `pairs`. Returns the steps of the image rows, (n, width).
+    """
+    steps = np.zeros_like(U)
+    for p, (image, y) in enumerate(zip(pairs.images, pairs.tags, strict=True)):
+        image_tags = positives.tags[positives.start[image] : positives.start[image + 1]]
+        others = np.setdiff1d(np.arange(len(V)), image_tags)
+        stream = np.uint64(stream_of(draws.seed, draws.epoch, pairs.examples[p]))
+        f_y, max_draws = dot(U[p], V[y]), min(len(others), draws.max_trials)
+        pairs.violators[p], pairs.trials[p], pairs.gains[p] = -1, max_draws, 0
+        for n in range(1, max_draws + 1):
+            drawn = others[draw_from(stream, n - 1, len(others))]
+            f_drawn = dot(U[p], V[drawn])
+            if f_drawn > f_y - np.float32(draws.margin):
+                pairs.gaps[p] = np.float32(f_y) - np.float32(f_drawn)
+                _, slope = loss_and_slope(int(objective.loss), np.float64(pairs.gaps[p]))
+                gain = objective.rank_weights[len(others) // n] * np.float32(slope)
+                pairs.violators[p], pairs.trials[p], pairs.gains[p] = drawn if gain else -1, n, gain
+                steps[p] = np.float32(rule.rate) * gain * (V[y] - V[drawn])
+                break
+
+    for step in np.flatnonzero(pairs.violators >= 0):
+        change = np.float32(rule.rate) * pairs.gains[step] * U[step]
+        V[pairs.tags[step]] += change
+        V[pairs.violators[step]] -= change
+    limit_in_place(V, rule.max_norm)
+    return steps

@@ -14,7 +14,7 @@ from visterm.core.checks import check_k
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.threads import one_blas_thread, resolve_jobs, standing_team
 from visterm.core.types import Matrix, Ranking
-from visterm.kernels.topk import best_rows_by_id, largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.topk import screen_best, stream_best
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -25,6 +25,7 @@ PART_WORK = 2**20  # Minimum number of multiplications per thread, which take ab
 TILE_FLOATS = 2**17  # Floats per tile of V, and per block of scores: both fit in the second-level cache
 PARTS_PER_THREAD = 4  # Parts of V per thread, so one slow thread does not delay the others
 IMAGES_AT_ONCE = 4096  # Rows of U that are compared with all of V before the next rows
+ALL_ROWS = np.empty(0, np.int64)  # What `stream_best` reads as all rows
 SQUARE = 128  # Rows and columns that `transposed_for` copies at a time
 MIN_ROWS_TO_COPY = 64  # For fewer sparse rows, only the columns that they use are copied
 ROUNDING = 2.0**-24  # ε of float32
@@ -136,11 +137,7 @@ def _best_of_part(
     start, stop = bounds[part], bounds[part + 1]
     shape = len(U), min(k, stop - start)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    if candidates is not None:
-        best_rows_by_id(U, V, candidates[start:stop], *heaps)
-    else:
-        start_heaps(U, V, start, *heaps)
-        stream_best(U, V, start + heaps.ids.shape[1], stop, *heaps)
+    stream_best(U, V, ALL_ROWS if candidates is None else candidates, start, stop, *heaps)
     return heaps
 
 
@@ -149,21 +146,26 @@ def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -
     first, stop = bounds[part], bounds[part + 1]
     shape = len(U), min(k, stop - first)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    start_heaps(U, V, first, *heaps)
+    stream_best(U, V, ALL_ROWS, first, first + heaps.ids.shape[1], *heaps)
     width = U.shape[1]
     n_tags = int(np.clip(TILE_FLOATS // max(width, 1), 64, 4096))
     n_images = max(1, TILE_FLOATS // n_tags)
-    norms = np.array([largest_norm(U[i : i + 1]) for i in range(len(U))])
+    norms = _norms(U)
     scratch = np.empty((min(n_images, len(U)), n_tags), np.float32)
     for start in range(first + heaps.ids.shape[1], stop, n_tags):
         tile = V[start : min(start + n_tags, stop)]
-        slack = _slack(norms * largest_norm(tile), width)
+        slack = _slack(norms * _norms(tile).max(), width)
         for i in range(0, len(U), n_images):
             rows = slice(i, i + n_images)
             block = scratch.ravel()[: len(U[rows]) * len(tile)].reshape(-1, len(tile))
             np.matmul(U[rows], tile.T, out=block)
             screen_best(block, U[rows], V, start, slack[rows], heaps.ids[rows], heaps.scores[rows])
     return heaps
+
+
+def _norms(rows: Floats) -> NDArray[np.float64]:
+    """Return the Euclidean norms of rows; infinity if a square overflows float32."""
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows), dtype=np.float64))
 
 
 def _slack(norms: NDArray[np.float64], width: int) -> Floats:

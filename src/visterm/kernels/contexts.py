@@ -38,8 +38,7 @@ def add_contexts(contexts, tag_start, context_start, dim, alpha, V, U):
     weight = np.float32(alpha)
     for p in range(contexts.shape[0]):
         row = U[p]
-        for c in range(dim, row.shape[0]):
-            row[c] = 0.0
+        row[dim:] = 0.0
         if contexts[p] >= 0:
             source = V[contexts[p]]
             column, context_column = tag_start[p], context_start[p]

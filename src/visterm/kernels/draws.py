@@ -30,11 +30,8 @@ class SortedTags(NamedTuple):
 @njit(cache=True, nogil=True)
 def sort_tags(V, first, stop, lists):
     """Fill `lists`, a `SortedTags`, for the dimensions first .. stop-1 of V (n_tags, dim)."""
-    n_tags = V.shape[0]
     for f in range(first, stop):
-        values = np.empty(n_tags, np.float64)
-        for t in range(n_tags):
-            values[t] = -V[t, f]
+        values = -V[:, f].astype(np.float64)
         lists.order[f] = np.argsort(values, kind="mergesort")
         lists.sigmas[f] = np.std(values)
 
@@ -137,9 +134,7 @@ def draw_geometric(pairs, first, stop, positives, scores, draws):
             row[positive_tags[q]] = -np.inf
         violators[p] = -1
         trials[p] = min(candidates, max_trials)
-        count = 0
-        for start in range(0, n_tags, CHUNK_SCORES):
-            count += _count_above(row[start : start + CHUNK_SCORES], threshold)
+        count = _count_above(row, threshold)
         if count == 0:
             continue
         stream = stream_of(seed, epoch, examples[p])

@@ -68,9 +68,9 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
         first, stop = q_start[query], q_start[query + 1]
         both_dense = rows.start[plus + 1] - rows.start[plus] == rows.start[minus + 1] - rows.start[minus] == width
         score = np.float32(0.0)
-        query_square = np.float32(0.0)
         if both_dense:
-            _put_difference(rows, plus, minus, scratch)
+            for c in range(width):
+                scratch[c] = rows.vals[rows.start[plus] + c] - rows.vals[rows.start[minus] + c]
             for e in range(first, stop):
                 score += q_weights[e] * dot(scratch, W[q_words[e]])
         else:
@@ -78,28 +78,30 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
                 score += q_weights[e] * _difference_dot(rows, plus, minus, W[q_words[e]])
         loss = 1.0 - np.float64(score)
         if loss > 0:
-            for e in range(first, stop):
-                query_square += q_weights[e] * q_weights[e]
             square = dot(scratch, scratch) if both_dense else difference_square(rows, plus, minus, scratch)
-            square = np.float64(query_square) * np.float64(square)
             total += loss
-            if square > 0:
-                n_moved += 1
-                step_size = min(aggressiveness, loss / square)
-                for e in range(first, stop):
-                    factor = np.float32(step_size * q_weights[e])
-                    add_row(rows, plus, factor, W[q_words[e]])
-                    add_row(rows, minus, -factor, W[q_words[e]])
+            n_moved += _step(rows, plus, minus, square, loss, aggressiveness, first, stop, q_words, q_weights, W)
     return total, n_moved
 
 
 @njit(cache=True, nogil=True)
-def _put_difference(rows, plus, minus, out):
-    """Overwrite `out` with row `plus` minus row `minus`, both dense."""
-    a = rows.vals[rows.start[plus] : rows.start[plus + 1]]
-    b = rows.vals[rows.start[minus] : rows.start[minus + 1]]
-    for c in range(out.shape[0]):
-        out[c] = a[c] - b[c]
+def _step(rows, plus, minus, square, loss, max_step, first, stop, q_words, q_weights, W):
+    """Move the words first .. stop-1 of a query along a difference of images, whose squared length is `square`.
+
+    Return whether they moved.
+    """
+    query_square = np.float32(0.0)
+    for e in range(first, stop):
+        query_square += q_weights[e] * q_weights[e]
+    length = np.float64(query_square) * np.float64(square)
+    if not length > 0:
+        return False
+    step_size = min(max_step, loss / length)
+    for e in range(first, stop):
+        factor = np.float32(step_size * q_weights[e])
+        add_row(rows, plus, factor, W[q_words[e]])
+        add_row(rows, minus, -factor, W[q_words[e]])
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -186,17 +188,8 @@ def rank_violators(n_steps, queries, gains, shares, costs, rows, n_images, max_t
                 continue
             weight = np.float64(costs[max(1, n_images // (trial + 1))]) * gap * shares[query]
             total += weight * loss
-            query_square = np.float32(0.0)
-            for e in range(begin, end):
-                query_square += q_weights[e] * q_weights[e]
-            square = np.float64(query_square) * np.float64(difference_square(rows, plus, minus, scratch))
-            if square > 0:
-                n_moved += 1
-                step_size = min(aggressiveness * weight, loss / square)
-                for e in range(begin, end):
-                    factor = np.float32(step_size * q_weights[e])
-                    add_row(rows, plus, factor, W[q_words[e]])
-                    add_row(rows, minus, -factor, W[q_words[e]])
+            square, max_step = difference_square(rows, plus, minus, scratch), aggressiveness * weight
+            n_moved += _step(rows, plus, minus, square, loss, max_step, begin, end, q_words, q_weights, W)
             break
     return total, n_moved, n_trials
 

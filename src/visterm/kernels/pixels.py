@@ -40,12 +40,8 @@ def gray_levels(pixels):
     gray = np.empty((height, width), np.uint8)
     for row in range(height):
         for col in range(width):
-            red, green, blue = (
-                np.int64(pixels[row, col, 0]),
-                np.int64(pixels[row, col, 1]),
-                np.int64(pixels[row, col, 2]),
-            )
-            gray[row, col] = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            red_and_green = 19595 * np.int64(pixels[row, col, 0]) + 38470 * np.int64(pixels[row, col, 1])
+            gray[row, col] = (red_and_green + 7471 * np.int64(pixels[row, col, 2]) + 32768) >> 16
     return gray
 
 
@@ -185,7 +181,6 @@ def block_edges(length, stride):
     return np.rint(np.linspace(0, length, n_cells + 1)).astype(np.int64)
 
 
-@njit(cache=True, nogil=True)
 def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     """Return the histograms of texture and colour codes of all blocks of neighbouring cells.
 
@@ -194,27 +189,15 @@ def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     overlap by half), or all cells if a side has fewer. Returns float32 (n_blocks, 59 + n_colours), row by row: the
     texture columns of a block sum to 1, and so do the colour columns.
     """
-    n_cell_rows, n_cell_cols, n_codes = len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours
-    cells = np.zeros((n_cell_rows, n_cell_cols, n_codes), np.int32)
+    cells = np.zeros((len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours), np.int32)
     _count_cells(texture, colour, rows, cols, cells)
-    n_down, n_across = min(block_cells, n_cell_rows), min(block_cells, n_cell_cols)
-    n_block_rows, n_block_cols = n_cell_rows - n_down + 1, n_cell_cols - n_across + 1
-    blocks = np.empty((n_block_rows * n_block_cols, n_codes), np.float32)
-    column = np.empty((n_cell_cols, n_codes), np.int32)
-    counts = np.empty(n_codes, np.int32)
-    for i in range(n_block_rows):
-        column[:] = cells[i]
-        for cell_row in range(i + 1, i + n_down):
-            column += cells[cell_row]
-        for j in range(n_block_cols):
-            counts[:] = 0
-            for cell in range(j, j + n_across):
-                for code in range(n_codes):
-                    counts[code] += column[cell, code]
-            pixels = np.float32(counts[:N_PATTERNS].sum())
-            for code in range(n_codes):
-                blocks[i * n_block_cols + j, code] = np.float32(counts[code]) / pixels
-    return blocks
+    n_down, n_across = min(block_cells, cells.shape[0]), min(block_cells, cells.shape[1])
+    n_rows, n_cols = cells.shape[0] - n_down + 1, cells.shape[1] - n_across + 1
+    corners = [(i, j) for i in range(n_down) for j in range(n_across)]
+    counts = np.sum([cells[i : i + n_rows, j : j + n_cols] for i, j in corners], axis=0).reshape(-1, cells.shape[2])
+
+    n_pixels = counts[:, :N_PATTERNS].sum(axis=1, keepdims=True)
+    return counts.astype(np.float32) / n_pixels.astype(np.float32)
 
 
 @njit(cache=True, nogil=True)
@@ -230,7 +213,6 @@ def _count_cells(texture, colour, rows, cols, cells):
                     histogram[min(N_PATTERNS + np.int64(colour[row, col]), n_codes - 1)] += 1
 
 
-@njit(cache=True, nogil=True)
 def bag_row(visterms, shares, idf, root):
     """Weigh the visterms of an image; return their non-zero weights (float32) and ids (int32, ascending).
 
@@ -238,29 +220,11 @@ def bag_row(visterms, shares, idf, root):
     `idf`, (n_visterms,), are ignored. With `root`, weights use the square root of the term frequency. The squares of
     the weights sum to 1; both arrays are empty if no visterm has weight.
     """
-    n_visterms = idf.shape[0]
-    terms = np.zeros(n_visterms)
-    for block in range(visterms.shape[0]):
-        for j in range(visterms.shape[1]):
-            visterm = visterms[block, j]
-            if 0 <= visterm < n_visterms:
-                terms[visterm] += shares[block, j]
+    is_known = (visterms >= 0) & (visterms < len(idf))
+    terms = np.bincount(visterms[is_known], shares[is_known], len(idf))
+    terms = (np.sqrt(terms) if root else terms) * idf
+    columns = np.flatnonzero(terms > 0)
 
-    n_weights = 0
-    square_sum = 0.0
-    for visterm in range(n_visterms):
-        terms[visterm] = (np.sqrt(terms[visterm]) if root else terms[visterm]) * idf[visterm]
-        if terms[visterm] > 0.0:
-            n_weights += 1
-            square_sum += terms[visterm] * terms[visterm]
-
-    weights = np.empty(n_weights, np.float32)
-    columns = np.empty(n_weights, np.int32)
-    length = np.sqrt(square_sum)
-    entry = 0
-    for visterm in range(n_visterms):
-        if terms[visterm] > 0.0:
-            weights[entry] = terms[visterm] / length
-            columns[entry] = visterm
-            entry += 1
-    return weights, columns
+    weights = terms[columns]
+    length = np.sqrt(np.cumsum(weights * weights)[-1:])  # added in order: the same bytes on every machine
+    return (weights / length).astype(np.float32), columns.astype(np.int32)

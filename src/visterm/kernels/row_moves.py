@@ -14,13 +14,19 @@ SMALLEST_SQUARE, LARGEST_SQUARE = 1e-25, 1e30  # Squared lengths of steps betwee
 
 
 @njit(cache=True, nogil=True)
+def scale_row(row, factor):
+    """Multiply a float32 vector by a number, in place."""
+    scale = np.float32(factor)
+    for c in range(row.shape[0]):
+        row[c] *= scale
+
+
+@njit(cache=True, nogil=True)
 def limit_norm(vector, max_norm):
     """Scale a float32 vector in place to the Euclidean norm `max_norm` if its norm is larger."""
     norm = math.sqrt(dot(vector, vector))
     if norm > max_norm:
-        scale = np.float32(max_norm / norm)
-        for c in range(vector.shape[0]):
-            vector[c] *= scale
+        scale_row(vector, max_norm / norm)
 
 
 @njit(cache=True, nogil=True)
@@ -77,14 +83,6 @@ def mean_square(step, rate):
 
 
 @njit(cache=True, nogil=True)
-def scale_row(row, factor):
-    """Multiply a float32 vector by a number, in place."""
-    scale = np.float32(factor)
-    for c in range(row.shape[0]):
-        row[c] *= scale
-
-
-@njit(cache=True, nogil=True)
 def move_rows(matrix, change, gradients, counts, squares, rule):
     """Add the summed steps of a block to all rows of a float32 matrix, (n, width), by the rule, in place.
 
@@ -98,36 +96,25 @@ def move_rows(matrix, change, gradients, counts, squares, rule):
         source = change[row]
         if rule.keep < 1.0:
             scale_row(target, rule.keep ** counts[row])
+        factor = np.float32(1.0)
         if squares.shape[0] > 0:
             squares[row] += gradients[row]
-            factor = np.float32(1.0) / np.float32(math.sqrt(squares[row]))
-            for c in range(target.shape[0]):
-                target[c] += factor * source[c]
-        else:
-            for c in range(target.shape[0]):
-                target[c] += source[c]
+            factor /= np.float32(math.sqrt(squares[row]))
+        for c in range(target.shape[0]):
+            target[c] += factor * source[c]
         limit_norm(target, rule.max_norm)
 
 
 @njit(cache=True, nogil=True)
-def move_row(row, gradient, rate, sums, index):
-    """Add the mean square of `gradient` to ``sums[index]``, and step: ``row -= rate gradient / √sums[index]``."""
-    width = row.shape[0]
-    sums[index] += dot(gradient, gradient) / np.float32(width)
-    if sums[index] > 0:
-        factor = np.float32(rate / math.sqrt(sums[index]))
-        for c in range(width):
-            row[c] -= factor * gradient[c]
-
-
-@njit(cache=True, nogil=True)
 def move_drawn_rows(table, sums, tags, order, gradients, rate):
-    """Step each drawn row of a table once, by the sum of its gradients; return the number of rows.
+    """Step each drawn row of a table once, by the sum of its gradients: ``row -= rate gradient / √sums[tag]``.
 
     Changes the rows `tags`, int64 (n_draws,), with repetitions, of `table`, (n_tags, width), and `sums`, (n_tags,), the
-    state of AdaGrad. `order` sorts `tags` stably; `gradients` has shape (n_draws, width).
+    state of AdaGrad, to which the mean square of the gradient is added before. `order` sorts `tags` stably; `gradients`
+    has shape (n_draws, width).
     """
-    n_rows, draw, total = 0, 0, np.empty(table.shape[1], np.float32)
+    width = table.shape[1]
+    draw, total = 0, np.empty(width, np.float32)
     while draw < order.shape[0]:
         tag = tags[order[draw]]
         total[:] = 0
@@ -136,13 +123,8 @@ def move_drawn_rows(table, sums, tags, order, gradients, rate):
             for c in range(total.shape[0]):
                 total[c] += gradient[c]
             draw += 1
-        move_row(table[tag], total, rate, sums, tag)
-        n_rows += 1
-    return n_rows
-
-
-@njit(cache=True, nogil=True)
-def move_all_rows(table, sums, gradients, rate):
-    """Step all rows of a table, like `move_drawn_rows` if each row is drawn once."""
-    for tag in range(table.shape[0]):
-        move_row(table[tag], gradients[tag], rate, sums, tag)
+        sums[tag] += dot(total, total) / np.float32(width)
+        if sums[tag] > 0:
+            row, factor = table[tag], np.float32(rate / math.sqrt(sums[tag]))
+            for c in range(width):
+                row[c] -= factor * total[c]

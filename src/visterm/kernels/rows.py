@@ -168,17 +168,6 @@ def add_outer(rows, ids, active, steps, first, stop, rule, squares, A, stamps, s
 
 
 @njit(cache=True, nogil=True)
-def copy_rows(A, ids, out):
-    """Copy the rows `ids`: ``out[p] = A[ids[p]]``."""
-    for p in range(ids.shape[0]):
-        if p + ROWS_AHEAD < ids.shape[0]:
-            prefetch_row(A, ids[p + ROWS_AHEAD])
-        source, target = A[ids[p]], out[p]
-        for c in range(source.shape[0]):
-            target[c] = source[c]
-
-
-@njit(cache=True, nogil=True)
 def add_steps(ids, active, steps, first, stop, rule, squares, A):
     """Add a block of steps to the rows `ids`, then limit the norms of these rows.
 

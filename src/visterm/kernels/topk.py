@@ -93,105 +93,53 @@ def _sift_down(ids, values, i, size):
 
 
 @njit(cache=True, nogil=True)
-def score_rows(u, rows, out):
-    """Fill `out` (float32, shape (m,)) with the products of `u` and `rows`; all rankings use these scores."""
-    stride = out.shape[0] // STREAMS
-    for r in range(stride):
-        for stream in range(STREAMS):
-            row = r + stream * stride
-            out[row] = dot(u, rows[row])
-    for r in range(STREAMS * stride, out.shape[0]):
-        out[r] = dot(u, rows[r])
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def largest_norm(rows):
-    """Return the largest Euclidean norm of float32 rows; infinity if its square overflows."""
-    largest = np.float32(0.0)
-    for i in range(rows.shape[0]):
-        total = np.float32(0.0)
-        for c in range(rows.shape[1]):
-            total += rows[i, c] * rows[i, c]
-        largest = max(largest, total)
-    return np.sqrt(np.float64(largest))
+def _row_at(row_ids, entry):
+    return row_ids[entry] if row_ids.shape[0] > 0 else entry
 
 
 @njit(cache=True, nogil=True)
-def start_heaps(U, V, first, ids, scores):
-    """Fill `ids` and `scores`, (n, k), with heaps of the k tags from `first` up; `first` is at most n_tags - k.
+def score_rows(u, V, row_ids, first, out):
+    """Fill `out` (float32, shape (m,)) with the products of `u` and m rows of V from entry `first` of `row_ids` on.
 
-    `U`, image rows, and `V`, tag rows, are finite float32 of the same width.
+    If `row_ids` (int64) is empty, they are the rows of V from row `first` on. All rankings use these scores.
     """
-    k = ids.shape[1]
-    if first < 0 or first + k > V.shape[0] or U.shape[1] != V.shape[1]:
-        raise IndexError("the rows to begin with are outside V, or of another width")
-    for i in range(U.shape[0]):
-        score_rows(U[i], V[first : first + k], scores[i])
-        for entry in range(k):
-            ids[i, entry] = first + entry
-        heapify(ids[i], scores[i])
-
-
-@njit(cache=True, nogil=True)
-def stream_best(U, V, first, stop, ids, scores):
-    """Merge tags `first` to `stop` into heaps from `start_heaps`; V is read once for all images.
-
-    k is at least 1; tags are merged in ascending order, so that ties keep the smaller tag.
-    """
-    k = ids.shape[1]
-    if first < 0 or stop > V.shape[0] or U.shape[1] != V.shape[1] or k < 1:
-        raise IndexError("the rows to select from are outside V, or of another width")
-    chunk_size = CHUNK_ROWS if U.shape[0] == 1 else SHARED_CHUNK_ROWS
-    buffer = np.empty(chunk_size, np.float32)
-    for start in range(first, stop, chunk_size):
-        rows = V[start : min(start + chunk_size, stop)]
-        row_scores = buffer[: rows.shape[0]]
-        for i in range(U.shape[0]):
-            score_rows(U[i], rows, row_scores)
-            if _any_above(row_scores, scores[i, 0]):
-                for r in range(row_scores.shape[0]):
-                    if row_scores[r] > scores[i, 0]:
-                        replace_worst(ids[i], scores[i], start + r, row_scores[r])
-
-
-@njit(cache=True, nogil=True)
-def score_rows_by_id(u, V, row_ids, out):
-    """Fill `out` (float32, shape (m,)) with the products of `u` and the rows `row_ids` (int64, shape (m,)) of V."""
     stride = out.shape[0] // STREAMS
     for r in range(stride):
         for stream in range(STREAMS):
             entry = r + stream * stride
-            out[entry] = dot(u, V[row_ids[entry]])
+            out[entry] = dot(u, V[_row_at(row_ids, first + entry)])
     for r in range(STREAMS * stride, out.shape[0]):
-        out[r] = dot(u, V[row_ids[r]])
+        out[r] = dot(u, V[_row_at(row_ids, first + r)])
 
 
 @njit(cache=True, nogil=True)
-def best_rows_by_id(U, V, row_ids, ids, scores):
-    """Fill heaps, (n, k), with the best of the rows `row_ids` of V, which are read in place, once for all rows of U.
+def stream_best(U, V, row_ids, first, stop, ids, scores):
+    """Fill `ids` and `scores`, (n, k), with heaps of the best of the rows ``row_ids[first:stop]`` of V.
 
-    `row_ids` is ascending, so that ties keep the smaller tag; k is from 1 to the number of rows.
+    V is read once for all rows of U, finite float32 of the same width. `row_ids` is ascending, so that ties keep the
+    smaller tag; if it is empty, these are the rows ``V[first:stop]``. k is from 1 to the number of rows.
     """
-    m, k = row_ids.shape[0], ids.shape[1]
-    if k < 1 or k > m or row_ids[0] < 0 or row_ids[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
-        raise IndexError("the rows chosen are outside V, fewer than the k best, or of another width")
+    k, n_rows = ids.shape[1], row_ids.shape[0] if row_ids.shape[0] > 0 else V.shape[0]
+    if k < 1 or first < 0 or first + k > stop or stop > n_rows or U.shape[1] != V.shape[1]:
+        raise IndexError("the rows are outside V, fewer than the k best, or of another width")
+    if _row_at(row_ids, first) < 0 or _row_at(row_ids, stop - 1) >= V.shape[0]:
+        raise IndexError("a row is outside V")
     for i in range(U.shape[0]):
-        score_rows_by_id(U[i], V, row_ids[:k], scores[i])
+        score_rows(U[i], V, row_ids, first, scores[i])
         for entry in range(k):
-            ids[i, entry] = row_ids[entry]
+            ids[i, entry] = _row_at(row_ids, first + entry)
         heapify(ids[i], scores[i])
 
     chunk_size = CHUNK_ROWS if U.shape[0] == 1 else SHARED_CHUNK_ROWS
     buffer = np.empty(chunk_size, np.float32)
-    for start in range(k, m, chunk_size):
-        rows = row_ids[start : min(start + chunk_size, m)]
-        row_scores = buffer[: rows.shape[0]]
+    for start in range(first + k, stop, chunk_size):
+        row_scores = buffer[: min(chunk_size, stop - start)]
         for i in range(U.shape[0]):
-            score_rows_by_id(U[i], V, rows, row_scores)
+            score_rows(U[i], V, row_ids, start, row_scores)
             if _any_above(row_scores, scores[i, 0]):
                 for r in range(row_scores.shape[0]):
                     if row_scores[r] > scores[i, 0]:
-                        replace_worst(ids[i], scores[i], rows[r], row_scores[r])
+                        replace_worst(ids[i], scores[i], _row_at(row_ids, start + r), row_scores[r])
 
 
 @njit(cache=True, nogil=True)
@@ -200,13 +148,12 @@ def screen_best(block, U, V, first, slack, ids, scores):
 
     `block`, (n, m), are products of U with tags `first` to `first + m`, as rounded by any BLAS. `slack`, (n,), is the
     maximum difference of each row's scores from those of `score_rows`; NaN: recompute every tag of the row. Other
-    arguments are as in `start_heaps`, with k at least 1.
+    arguments are as in `stream_best`.
     """
     n, m = block.shape
     k = ids.shape[1]
     if first < 0 or first + m > V.shape[0] or U.shape[0] < n or U.shape[1] != V.shape[1] or k < 1:
         raise IndexError("the block is outside U and V, or they are of different widths")
-    score = np.empty(1, np.float32)
     for i in range(n):
         row = block[i]
         limit = scores[i, 0] - slack[i]
@@ -217,9 +164,9 @@ def screen_best(block, U, V, first, slack, ids, scores):
             for c in range(chunk.shape[0]):
                 if not (chunk[c] <= limit):
                     j = first + start + c
-                    score_rows(U[i], V[j : j + 1], score)
-                    if score[0] > scores[i, 0]:
-                        replace_worst(ids[i], scores[i], j, score[0])
+                    score = dot(U[i], V[j])
+                    if score > scores[i, 0]:
+                        replace_worst(ids[i], scores[i], j, score)
                         limit = scores[i, 0] - slack[i]
 
 
@@ -230,20 +177,6 @@ def _any_above(values, limit):
     for c in range(values.shape[0]):
         count += np.int32(not (values[c] <= limit))
     return count > 0
-
-
-@njit(cache=True, nogil=True)
-def first_non_finite_row(scores):
-    """Return the first row of scores (n, m), in C order, with NaN or infinity; -1 if all are finite."""
-    n, m = scores.shape
-    for i in range(n):
-        row = scores[i]
-        n_bad = np.int32(0)
-        for c in range(m):
-            n_bad = np.int32(n_bad + np.int32(not np.isfinite(row[c])))
-        if n_bad:
-            return i
-    return -1
 
 
 @njit(cache=True, nogil=True)

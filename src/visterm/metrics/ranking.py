@@ -10,12 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr, check_tags
+from visterm.core.checks import all_finite, as_csr, check_tags
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
 from visterm.core.types import MatrixLike
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
-from visterm.kernels.topk import first_non_finite_row, rank_in_rows
+from visterm.kernels.topk import rank_in_rows
 
 _RECALL_TOLERANCE = 1e-9  # Recalls are rounded fractions: 3 / 10 counts as 0.3
 
@@ -150,10 +150,10 @@ class ScoreBlocks:
                 raise ShapeError(f"Image {start + scored[start:stop].argmax()} is in two score blocks; expected once.")
             scored[start:stop] = True
             block = np.ascontiguousarray(block, np.float32 if block.dtype == np.float32 else np.float64)
-            row = first_non_finite_row(block)
-            if row >= 0:
+            if not all_finite(block):
+                row = start + int(np.isfinite(block).all(axis=1).argmin())
                 raise DataError(
-                    f"The scores of image {start + row} have NaN or infinity, which cannot be ranked. "
+                    f"The scores of image {row} have NaN or infinity, which cannot be ranked. "
                     "Check the features of that image and the weights of the model."
                 )
             rows = slice(start, stop)

@@ -9,7 +9,7 @@ from visterm.core.tables import MODELS
 
 if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.models.abilities import PlacesWords
-    from visterm.models.base import MAX_FEATURE, Annotator, Limit, SideKnowledge
+    from visterm.models.base import BLOCK_BYTES, MAX_FEATURE, Annotator, Limit, SideKnowledge
     from visterm.models.baselines import Prior as Prior
     from visterm.models.blend.auto import Auto as Auto
     from visterm.models.blend.ensemble import Ensemble as Ensemble
@@ -34,15 +34,7 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.models.linear.text_ridge import TextRidge as TextRidge
     from visterm.models.mlp import Mlp as Mlp
     from visterm.models.neighbours.distances import check_blocks, read_blocks, row_squares, squared_distances
-    from visterm.models.neighbours.knn import (
-        BLOCK_BYTES,
-        TAGS_OF_IMAGES,
-        Cosines,
-        Ids,
-        VotingAnnotator,
-        unit_rows,
-        weighted_votes,
-    )
+    from visterm.models.neighbours.knn import TAGS_OF_IMAGES, Cosines, Ids, VotingAnnotator, unit_rows, weighted_votes
     from visterm.models.neighbours.knn import Knn as Knn
     from visterm.models.pamir.pamir import JudgedImages
     from visterm.models.pamir.pamir import Pamir as Pamir
@@ -56,14 +48,14 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
 
 _NAMES = {
     "abilities": "PlacesWords",
-    "base": "Annotator Limit MAX_FEATURE SideKnowledge",
+    "base": "Annotator BLOCK_BYTES Limit MAX_FEATURE SideKnowledge",
     "epochs": "EpochSums Floats Weights",
     "linear.base": "LinearAnnotator check_weight_size with_ones",
     "linear.normal_equations": "DIRECT_SIZE LinearFit centred_kernel conjugate_gradients fit_ridge mean_square_norm "
     "with_intercept",
     "linear.ridge": "ALPHAS PenaltyChoice choose_penalty",
     "neighbours.distances": "check_blocks read_blocks row_squares squared_distances",
-    "neighbours.knn": "BLOCK_BYTES Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
+    "neighbours.knn": "Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
     "pamir.pamir": "JudgedImages",
     "pamir.triplet_training": "TripletTraining",
     "parts.pairs": "ranks_of_pairs",

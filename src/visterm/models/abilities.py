@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.errors import ShapeError, UserError
-from visterm.core.estimator import check_fitted
 from visterm.core.products import dense
 from visterm.core.types import Matrix, MatrixLike, PairRanking
 
@@ -117,16 +116,6 @@ class FinishesFits(Protocol):
 
 
 @runtime_checkable
-class FitsLeavingOut(Protocol):
-    """Fits on images known by number, and scores some of them as if each had lacked one tag."""
-
-    def fit_leaving_out(
-        self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64], *, side: Any = None
-    ) -> NDArray[np.float32]:
-        """Fit on all of `Y`; return scores, (len(images), n_tags), in which tag ``tags[i]`` of ``images[i]`` is new."""
-
-
-@runtime_checkable
 class HasNote(Protocol):
     """Has a sentence for people about its fit, such as what it left out."""
 
@@ -158,14 +147,12 @@ def explain_linear(model: Annotator, x: MatrixLike, tag: int) -> FeatureShares:
     """Return the contribution of each feature of an image `x`, shape (1, n_features), to the score of a tag (a column).
 
     The parts sum to the score of `decision_function`, except for its rounding to float32. Raises ShapeError if `x` is
-    not one image; UserError if the tag doesn't exist, or if the model is an `Ensemble` with a member whose scores are
-    not linear.
+    not one image; UserError if the tag doesn't exist.
 
     A model whose scores are ``x · w_tag + b_tag`` uses this function as a method, ``explain = explain_linear``, and
     implements ``_scorer(x, tag)``: it takes checked features of one image and returns the weights of the features,
     float64, shape (n_features,), and the bias of the tag.
     """
-    check_fitted(model)
     x = model._check_features(x)
     if x.shape[0] != 1:
         raise ShapeError(f"x has {x.shape[0]} rows; expected one image, shape (1, {model.n_features_in_}).")
@@ -191,11 +178,11 @@ def rows_of_words(model: Any, vectors: ArrayLike) -> NDArray[np.float32]:
     """
     if isinstance(model, PlacesWords):
         return np.asarray(model.tag_rows_from(vectors), np.float32)
-    members, weights = model._ranking()[0], model.weights_[model.weights_ > 0]
+    members, stacked = model._ranking()[0], model._stacked()
     text_member = next(index for index, member in enumerate(members) if _starts_from_text(member))
     widths = [member.n_tags_ if (V := member._tag_rows()) is None else V.shape[1] for member in members]
     rows = np.zeros((np.shape(vectors)[0], sum(widths) + 1), np.float32)
-    factor = weights.sum() / model.scales_[model.weights_ > 0][text_member]
+    factor = model.weights_[stacked].sum() / model.scales_[stacked][text_member]
     start = sum(widths[:text_member])
     rows[:, start : start + widths[text_member]] = members[text_member].tag_rows_from(vectors) * np.float32(factor)
     return rows

@@ -165,7 +165,6 @@ class Annotator(Estimator, ABC):
 
     def image_rows(self, X: MatrixLike | None) -> Matrix:
         """Return the image rows U, which catalogues store: float32 array or CSR, shape (n_images, width)."""
-        check_fitted(self)
         return self._finite(self._image_rows(self._check_features(X)))
 
     def query_rows(self, Q: MatrixLike) -> Matrix:
@@ -185,7 +184,6 @@ class Annotator(Estimator, ABC):
 
         Raises TooLargeError if the scores take more than 2 GiB; `annotate` computes them in blocks.
         """
-        check_fitted(self)
         X = self._check_features(X)
         check_size(
             4 * X.shape[0] * self.n_tags_,
@@ -211,24 +209,19 @@ class Annotator(Estimator, ABC):
             Tag ids and scores, shape (n_images, min(k, n_tags)), best first, ties by the smaller id; and the `tags`
             themselves, if the model was fitted on lists of tags.
         """
-        check_fitted(self)
         X = self._check_features(X)
         k = check_k(k, self.n_tags_)
         ids = np.empty((X.shape[0], k), np.int64)
         scores = np.empty((X.shape[0], k), np.float32)
         V, columns = self._tag_rows(), None
-        step = max(1, BLOCK_BYTES // (4 * (self.n_tags_ if V is None else V.shape[1])))
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, start + step)
+        for rows in row_blocks(X.shape[0], 4 * (self.n_tags_ if V is None else V.shape[1])):
             U = self._finite(self._image_rows(X[rows]))
             if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without storing all scores
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
             columns = transposed_for(U, V, X.shape[0]) if columns is None else columns
-            block_size = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))
-            for offset in range(0, U.shape[0], block_size):
-                block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
-                ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size], columns), k)
+            for block in row_blocks(U.shape[0], 4 * self.n_tags_):
+                ids[rows][block], scores[rows][block] = top_k(self._scores(U[block], columns), k)
         self._finite(scores)
         return Ranking(ids, scores).named(getattr(self, "classes_", None))
 
@@ -264,7 +257,6 @@ class Annotator(Estimator, ABC):
 
     def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
         """Return a function that yields blocks of scores, the tags as a matrix, and None, for `visterm.scorer`."""
-        check_fitted(self)
         X = self._check_features(X)
         if X.shape[0] > 1 and not hasattr(self, "by_number_") and is_identity(X, part=True):
             warnings.warn(
@@ -365,7 +357,7 @@ class Annotator(Estimator, ABC):
             if valid[1].shape[1] != Y.shape[1]:
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
 
-        self.n_tags_ = Y.shape[1]
+        self.n_tags_, self._held_out = Y.shape[1], None
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
         # A model knows nothing about held-out images that it knows only by number, unless it holds out tags
@@ -397,20 +389,20 @@ class Annotator(Estimator, ABC):
 
     def score_blocks(self, X: MatrixLike | None) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows and the scores of one block of images after another, to limit the memory."""
-        check_fitted(self)
         yield from self._score_checked(self._check_features(X))
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the same as `score_blocks`, for features that are already checked."""
-        step = max(1, BLOCK_BYTES // (4 * max(self.n_tags_, 1)))  # 0 tags: see `TextRidge.without_tags`
         columns = None
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, min(start + step, X.shape[0]))
+        for rows in row_blocks(X.shape[0], 4 * self.n_tags_):
             U = self._image_rows(X[rows])
             columns = transposed_for(U, self._tag_rows(), X.shape[0]) if columns is None else columns
             yield rows, self._scores(U, columns)
 
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:
+        """Return features as float32, array or canonical CSR; `reset` if the model is about to learn from them."""
+        if not reset:
+            check_fitted(self)
         if X is None:
             if not getattr(self, "by_number_", False):
                 raise DataError(
@@ -470,3 +462,10 @@ class Annotator(Estimator, ABC):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # vectors of class numbers are not allowed
         return tags
+
+
+def row_blocks(n: int, row_bytes: int) -> Iterator[slice]:
+    """Yield slices of n rows, in blocks whose arrays, of `row_bytes` per row, take at most 32 MiB."""
+    step = max(1, BLOCK_BYTES // max(row_bytes, 1))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))

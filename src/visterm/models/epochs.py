@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -50,12 +50,6 @@ class EpochSums(NamedTuple):
     violated: float  # Share of the examples with a step
 
 
-class EpochLoss(NamedTuple):
-    """The result of an epoch of a network: its mean loss."""
-
-    loss: float
-
-
 @dataclass(kw_only=True, eq=False)
 class TrainingState:
     """The state of a training: `epoch` is the next epoch, from 1; `history` has the records of the epochs before it.
@@ -68,7 +62,7 @@ class TrainingState:
     epoch: int = 1
     history: list[EpochRecord] = field(default_factory=list)
     slowing: float = math.inf
-    means_of_epoch: NamedTuple = field(init=False)
+    means_of_epoch: dict[str, float] = field(default_factory=dict)
     published: Weights = ()
     best_epoch: int = 0
     best_value: float = -math.inf
@@ -76,13 +70,10 @@ class TrainingState:
 
     def offer(self, value: float) -> None:
         """Copy the published weights if their value is the best so far; higher is better."""
-        weights = self.published
         if value > self.best_value:
             self.best_epoch, self.best_value = self.epoch, value
-            if [array.shape for array in self.best_weights] != [array.shape for array in weights]:
-                self.best_weights = tuple(np.empty_like(array) for array in weights)
-            for best, array in zip(self.best_weights, weights, strict=True):
-                np.copyto(best, array)  # reuse the memory of the previous best weights, as tables may be large
+            self.best_weights = ()  # first free the memory of the previous ones, as tables may be large
+            self.best_weights = tuple(array.copy() for array in self.published)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -147,19 +138,19 @@ class EpochAnnotator(Annotator):
         state: TrainingState,
         epochs: int,
         measure: Measure | None,
+        run_epoch: Callable[[float], None],
         *,
         monitor: Progress,
         on_epoch: OnEpoch | None,
         task: str = "train",
         steps: int = 1,
         after_epoch: Callable[[], None] | None = None,
-    ) -> Generator[float]:
-        """Yield the learning rate of each epoch, until the measure stops rising or the callback returns "stop".
+    ) -> None:
+        """Run epochs until the measure stops rising or the callback returns "stop", and publish the best weights.
 
-        For each rate, the caller trains on all examples, publishes the weights, and sets the results of the epoch in
-        `state`, which also tells where to start. `measure` measures the published weights; higher is better. At the
-        end, the best weights are published. The monitor shows the `task`, and advances by `steps` per epoch; with 0,
-        the caller advances it. Close the generator, to stop the monitor on errors.
+        `run_epoch` takes the learning rate, trains on all examples, publishes the weights, and sets the results of the
+        epoch in `state`, which also tells where to start. `measure` measures the published weights; higher is better.
+        The monitor shows the `task`, and advances by `steps` per epoch; with 0, `run_epoch` advances it.
         """
         self.history_ = state.history
         with reported(monitor, task, epochs * steps or None):
@@ -170,10 +161,10 @@ class EpochAnnotator(Annotator):
                     break
                 start = time.perf_counter()
                 rate = self._rate() * rate_factor(self.schedule, state.epoch, self.epochs)
-                yield rate * (1 - (state.epoch - 1) / state.slowing)
+                run_epoch(rate * (1 - (state.epoch - 1) / state.slowing))
                 value = None if measure is None else measure()
                 measured, value_text = self._measured(value)
-                record = epoch_record(state.epoch, state.means_of_epoch._asdict(), measured, start)
+                record = epoch_record(state.epoch, state.means_of_epoch, measured, start)
                 state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
                 if value is not None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,14 +19,12 @@ from visterm.core.products import column_means, dense, product
 from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, EpochLoss, Floats, Measure, TrainingState, Validation, Weights
+from visterm.models.epochs import EpochAnnotator, Floats, Measure, TrainingState, Validation, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
 MAX_AXES = 512
@@ -114,10 +111,7 @@ class Mlp(EpochAnnotator):
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
-        self._held_out = None
-        training_ids, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
-        if valid is None:
-            training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+        training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out if valid is None else 0.0, rng)
         self.n_held_out_ = held_out.size
         valid = (X[held_out], Y[held_out]) if held_out.size else valid
         with one_blas_thread():
@@ -148,14 +142,15 @@ class Mlp(EpochAnnotator):
         on_epoch: OnEpoch | None,
     ) -> None:
         """Train, and publish the best weights, or the last ones."""
-        epoch_rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
-        with closing(epoch_rates):
-            for rate in epoch_rates:
-                state.means_of_epoch = training.run_epoch(rate)
-                state.published = training.weights
-                if not all(all_finite(weight) for weight in training.weights):
-                    self._publish(*training.weights)
-                    self._refuse_non_finite()
+
+        def run_epoch(rate: float) -> None:
+            state.means_of_epoch = {"loss": training.run_epoch(rate)}
+            state.published = training.weights
+            if not all(all_finite(weight) for weight in training.weights):
+                self._publish(*training.weights)
+                self._refuse_non_finite()
+
+        self._epochs(state, epochs, measure, run_epoch, monitor=monitor, on_epoch=on_epoch)
         training.weights = state.best_weights or training.weights
         self._publish(*training.weights)
 
@@ -164,7 +159,9 @@ class Mlp(EpochAnnotator):
 
     def _publish(self, *weights: Floats) -> None:
         A, a, W, b = weights
-        self.hidden_weights_, self.hidden_offsets_ = self._unfinished.axes.in_features(A, a)
+        axes = self._unfinished.axes
+        self.hidden_weights_ = axes.axes @ A
+        self.hidden_offsets_ = a - axes.mean @ self.hidden_weights_
         self.tag_rows_ = np.ascontiguousarray(np.vstack([W, b]).T)
 
     def _image_rows(self, X: Matrix) -> Matrix:
@@ -207,11 +204,6 @@ class PrincipalAxes(NamedTuple):
         """Return the coordinates of images, shape (n_images, n_axes)."""
         return np.asarray(product(X, self.axes) - self.mean @ self.axes, np.float32)
 
-    def in_features(self, weights: Floats, offsets: Floats) -> tuple[Floats, Floats]:
-        """Return weights and offsets for coordinates as weights and offsets for features."""
-        of_features = self.axes @ weights
-        return of_features, offsets - self.mean @ of_features
-
 
 class NetworkTraining:
     """Trains the network of an `Mlp`; `weights` are A, a, W (hidden, n_tags) and b, which change in place."""
@@ -250,14 +242,14 @@ class NetworkTraining:
 
         return measure
 
-    def run_epoch(self, rate: float) -> EpochLoss:
-        """Train on all images once, in random order; `rate` is the size of the steps."""
+    def run_epoch(self, rate: float) -> float:
+        """Train on all images once, in random order, with steps of size `rate`; return the mean loss."""
         n = len(self._rows)
         order, total = self._rng.permutation(n), 0.0
         for start in range(0, n, self._model.batch_size):
             batch = order[start : start + self._model.batch_size]
             total += self._step(self._rows[batch], dense(self._given[batch]), rate)
-        return EpochLoss(total / n)
+        return total / n
 
     def _step(self, rows: Floats, given: Floats, rate: float) -> float:
         """Change the weights by one batch, and return the sum of its losses."""

@@ -108,12 +108,13 @@ class SklearnModel(Annotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         features = self._readable(X)
         if len(self.estimators_) < self.n_tags_:
-            return np.ascontiguousarray(_scores_of_tags(self.estimators_[0], features), np.float32)
-        columns = [
-            np.full(X.shape[0], part) if isinstance(part, float) else _scores_of_tag(part, features)
-            for part in self.estimators_
-        ]
-        return np.ascontiguousarray(np.column_stack(columns), np.float32)
+            return np.ascontiguousarray(_scores_of(self.estimators_[0], features), np.float32)
+        scores = np.empty((X.shape[0], self.n_tags_), np.float32)
+        for tag, part in enumerate(self.estimators_):
+            scores[:, tag] = (
+                part if isinstance(part, float) else _scores_of(part, features).reshape(len(scores), -1)[:, -1]
+            )
+        return scores
 
     def _readable(self, X: Matrix) -> Matrix:
         """Return features in the form that the estimator learned from: sparse if it takes sparse matrices, or dense."""
@@ -159,15 +160,8 @@ def _learns_tags_together(estimator: SklearnEstimator) -> bool:
     return bool(tags.classifier_tags and tags.classifier_tags.multi_label)
 
 
-def _scores_of_tag(estimator: Any, X: Matrix) -> NDArray[np.float64]:
-    """Return the scores of an estimator that learned one tag, shape (n_images,)."""
-    if not hasattr(estimator, "decision_function") and hasattr(estimator, "predict_proba"):
-        return np.asarray(estimator.predict_proba(X)[:, 1])
-    return np.ravel((getattr(estimator, "decision_function", None) or estimator.predict)(X))
-
-
-def _scores_of_tags(estimator: Any, X: Matrix) -> NDArray[np.float64]:
-    """Return the scores of an estimator that learned all tags, shape (n_images, n_tags)."""
+def _scores_of(estimator: Any, X: Matrix) -> NDArray[np.float64]:
+    """Return the scores of all tags, (n_images, n_tags); of one tag, also (n_images,) or the chances (no, yes)."""
     if hasattr(estimator, "decision_function"):
         return np.asarray(estimator.decision_function(X))
     if not hasattr(estimator, "predict_proba"):

@@ -11,18 +11,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import check_choice, check_flag, check_number
-from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.core.estimator import check_fitted, clone
+from visterm.core.errors import ShapeError, UserError
+from visterm.core.estimator import clone
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
-from visterm.core.products import dense
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, MatrixLike
-from visterm.models.abilities import FeatureShares, FinishesFits, RelearnsTags
+from visterm.models.abilities import FinishesFits, RelearnsTags
 from visterm.models.base import Annotator, Blocks
 from visterm.models.blend.candidates import (
     PRIOR_WEIGHTS,
-    ColumnSet,
     Member,
     any_from_kernel,
     chosen_settings,
@@ -32,7 +30,6 @@ from visterm.models.blend.candidates import (
     member_list,
     own_settings,
 )
-from visterm.models.blend.kept import explaining, what_to_do
 from visterm.models.blend.mixing import (
     best_mix,
     best_shape,
@@ -46,17 +43,15 @@ from visterm.models.blend.mixing import (
     without_idlers,
     word_map,
 )
-from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights, row_factors, weighted_rows
+from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights
 from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_images
-from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
+from visterm.models.blend.stacked import Blend, stacked_tag_rows
 from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import HeldOutFit, OnEpoch, learns_from_kernel
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-
-    from visterm.encoders.onnx_graph import GraphSteps
 
 ALONE_REASON = "alone: there are no images to judge by"
 # Keys: whether a model has weight, and whether it is kept
@@ -148,11 +143,9 @@ class Auto(Blend):
     With 2,000 images or more, `mlp` and `logistic` are first tried on an eighth of them, and left out if they add less
     than about a standard error there to the models before them.
 
-    With a budget, the time of each candidate is estimated from a fit on an eighth of the images. Candidates that would
-    take too long are left out, and their reason tells what more time would gain: the increase in MAP over the held-out
-    images when added to the best model so far, both fitted on that eighth. If no time remains to fit a model on all
-    images, its first fit is used. As a clock then decides, the same seed gives the same bytes only if the budget was
-    not the limit.
+    With a budget, the time of each candidate is estimated from a fit on an eighth of the images, and candidates that
+    would take too long are left out. If no time remains to fit a model on all images, its first fit is used. As a clock
+    then decides, the same seed gives the same bytes only if the budget was not the limit.
 
     Parameters
     ----------
@@ -238,6 +231,7 @@ class Auto(Blend):
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
     takes: ClassVar[tuple[str, ...]] = ("blocks", "word_vectors", "tree")
     uses_pair_weights: ClassVar[bool] = True
+    holds_out_tags: ClassVar[bool] = True
     test_params: ClassVar[Mapping[str, object]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
@@ -252,58 +246,6 @@ class Auto(Blend):
     lift: float | None = None
     valid_share: float = 0.2
     explainable: bool = True
-
-    @property
-    def holds_out_tags(self) -> bool:
-        """Whether a fit may hold out tags of images known by number."""
-        return True
-
-    def explain(self, x: MatrixLike, tag: int) -> FeatureShares:
-        """Return the contribution of each feature to a tag's score, see `explain_linear`.
-
-        The share of members that compare whole images is in `elsewhere`. If no member with weight scores by features,
-        a member without weight explains, and `elsewhere` is the blend's score minus this member's score. Raises
-        UserError if no member explains scores.
-        """
-        check_fitted(self)
-        x = self._check_features(x)
-        formed = self._formed(x)
-        able = explaining(self)
-        if not able:
-            names = ", ".join(MODELS.name_of(member) for member in self.members_)
-            raise UserError(
-                f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
-                f"{what_to_do(self)}"
-            )
-
-        shown = self.weights_ if self.weights_[able].any() else np.isin(np.arange(len(self.members_)), able)
-        factors = self.tag_factors_[tag] * shown / self.scales_
-        weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
-        constant += float(self.tag_offsets_[tag])
-
-        for m in able:
-            columns = self._columns()[m]
-            member_shares = self.members_[m].explain(columns.of(formed), tag)
-            weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += (
-                factors[m] * member_shares.weights
-            )
-            constant += factors[m] * member_shares.constant
-        if hasattr(self, "feature_weights_"):
-            weights *= self.feature_weights_ * row_factors(x, self.feature_weights_)[0]
-        shares = np.asarray(dense(x), np.float64)[0] * weights
-        if np.array_equal(able, np.flatnonzero(self.weights_)):
-            return FeatureShares(shares, weights, constant)
-        score = float(self.decision_function(x)[0, tag])
-        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
-
-    def _check_learned(self) -> None:
-        super()._check_learned()
-        widths = []
-        for columns in self._columns():
-            if not (columns.first < columns.stop <= self.n_features_in_ and columns.dense <= 1):
-                raise DataError(f"columns_ has {tuple(columns)}; expected columns of {self.n_features_in_} features")
-            widths.append(columns.stop - columns.first if columns.block or columns.dense else self.n_features_in_)
-        check_stacked(self.members_, widths, self.tag_rows_, self._ranking()[0])
 
     def _check_settings(self) -> None:
         check_blocks(self.blocks)
@@ -370,17 +312,6 @@ class Auto(Blend):
         }
         self.lift, self._given_weights = fitted.lift_, (shares, vars(fitted).get("_centre", 0.0))
 
-    def _image_rows(self, X: Matrix) -> Matrix:
-        members, read = self._ranking()
-        X = self._formed(X)
-        return stacked_image_rows(members, [columns.of(X) for columns in read])
-
-    def _stacked(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self.weights_ > 0)
-
-    def _features_of(self, position: int, X: Matrix) -> Matrix:
-        return self._columns()[position].of(self._formed(X))
-
     def _feature_weights(self, X: Matrix, Y: sp.csr_array, seed: int) -> NDArray[np.float32] | None:
         """Return the weights for the setting `row_form`, or for the best form of rows."""
         if self.row_form is not None:
@@ -388,24 +319,6 @@ class Auto(Blend):
         if getattr(self, "by_number_", False) or learns_from_kernel(self) or self.known("blocks") is not None:
             return None
         return feature_weights(X, choose_form(X, Y, seed))
-
-    def _formed(self, X: Matrix) -> Matrix:
-        return weighted_rows(X, getattr(self, "feature_weights_", None))
-
-    def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, see `WritesSteps`."""
-        weights = getattr(self, "feature_weights_", None)
-        if weights is not None:
-            x = steps.unit(steps.add("Mul", x, weights), self.n_features_in_)
-        return super().write_steps(steps, x)
-
-    def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
-        """Return the members that have weight, and the columns that they read."""
-        used, columns = self._stacked(), self._columns()
-        return [self.members_[m] for m in used], [columns[m] for m in used]
-
-    def _columns(self) -> list[ColumnSet]:
-        return [ColumnSet(*row) for row in self.columns_.tolist()]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -488,7 +401,6 @@ class Auto(Blend):
         self.lift_, self.tag_factors_, self.tag_offsets_ = weights.lift, weights.tag_factors, weights.tag_offsets
         self.valid_map_: float | None = None
         self.valid_word_map_: float | None = None
-        self._held_out = None
         if weights.scores is not None:
             Y, held_out = judged_tags(splits), np.concatenate([split.images for split in splits])
             self.valid_map_, self.valid_word_map_ = image_map(weights.scores, Y), word_map(weights.scores, Y)
@@ -497,7 +409,7 @@ class Auto(Blend):
             self._held_out = HeldOutFit(held_out, weights.scores, identity) if may_calibrate else None
 
         self.members_ = [trial.model for trial in used]
-        self.columns_: NDArray[np.int64] = np.array([trial.columns for trial in used], np.int64)
+        self.columns_ = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])
         self.scales_ = np.array([trial.scale for trial in used])
         shares = self.weights_ / self.scales_

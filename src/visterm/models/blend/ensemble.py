@@ -15,13 +15,11 @@ from visterm.core.errors import UserError
 from visterm.core.estimator import clone
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.progress import Progress
-from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.abilities import Explains, explain_linear
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
 from visterm.models.blend.mixing import best_mix, sample
-from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
+from visterm.models.blend.stacked import Blend, stacked_tag_rows
 from visterm.models.stopping import OnEpoch, hold_out, visible_columns
 
 if TYPE_CHECKING:
@@ -93,8 +91,6 @@ class Ensemble(Blend):
     weights: Sequence[float] | None = None
     valid_share: float = 0.1
 
-    explain = explain_linear
-
     def _fit_monitored(
         self,
         X: Matrix,
@@ -129,25 +125,8 @@ class Ensemble(Blend):
     def _check_settings(self) -> None:
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
-    def _check_learned(self) -> None:
-        super()._check_learned()
-        check_stacked(self.members_, [self.n_features_in_] * len(self.members_), self.tag_rows_, self.members_)
-
-    def _image_rows(self, X: Matrix) -> Matrix:
-        return stacked_image_rows(self.members_, [X] * len(self.members_))
-
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
-        factors = self.weights_ / self.scales_
-        weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
-        for member, factor in zip(self.members_, factors, strict=True):
-            if not isinstance(member, Explains):
-                raise UserError(
-                    f"The ensemble has the member '{MODELS.name_of(member)}', whose scores are no sum over features."
-                )
-            scorer = member.explain(x, tag)
-            weights += factor * scorer.weights
-            constant += factor * scorer.constant
-        return weights, constant
+    def _stacked(self) -> NDArray[np.int64]:
+        return np.arange(len(self.members_))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

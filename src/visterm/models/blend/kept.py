@@ -36,9 +36,7 @@ def vectors_from(model: Annotator) -> list[str]:
 def explains(model: Annotator) -> bool:
     """Return whether a fitted model, or one of its members, can explain its scores by features."""
     members = getattr(model, "members_", None)
-    if members is None or not isinstance(model, Explains):
-        return isinstance(model, Explains)
-    return (all if hasattr(model, "_scorer") else any)(explains(member) for member in members)
+    return isinstance(model, Explains) and (members is None or any(map(explains, members)))
 
 
 def explaining(blend: Any) -> list[int]:
@@ -57,19 +55,13 @@ def explained_by(model: Annotator) -> list[str]:
 
 
 def what_to_do(model: Annotator) -> str:
-    """Return advice, one or two sentences, for a fitted model that cannot explain scores or compare tags.
-
-    A run of `auto` has no such member if its setting `explainable` is False, if the member was too large, or if it was
-    fitted by an older version of visterm.
-    """
-    if not hasattr(model, "report_"):
-        return "Fit a model that can, such as wsabie."
-    if not model.get_params(deep=False)["explainable"]:
+    """Return advice, one or two sentences, for a fitted model that cannot explain scores or compare tags."""
+    if not getattr(model, "explainable", True):
         return "Fit it again without the setting explainable=False."
-    for entry in model.report_:
+    for entry in getattr(model, "report_", []):
         if "left out" in entry["reason"] and issubclass(MODELS.load(entry["model"]), Explains):
             return f"{entry['model']}: {entry['reason'].rstrip('.')}. Fit a model that can, such as wsabie."
-    return "Fit it again: auto now keeps a model that explains scores and compares tags in every run."
+    return "Fit a model that can, such as wsabie."
 
 
 def _own_vectors(model: Any) -> NDArray[np.float32] | None:

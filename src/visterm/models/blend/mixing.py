@@ -107,15 +107,12 @@ def without_idlers(
 ) -> NDArray[np.float64]:
     """Set weights to 0, one after the other, as long as the other members reach nearly `value` in `both_maps`."""
     while np.count_nonzero(weights) > 1:
-        candidates = []
-        for m in np.flatnonzero(weights):
-            remaining = np.where(np.arange(weights.size) == m, 0.0, weights)
-            remaining /= remaining.sum()
-            candidates.append((both_maps(mixed(remaining, scores), Y), remaining))
-        remaining_value, remaining = max(candidates, key=lambda item: item[0])
-        if remaining_value < value - MIN_WORTH:
+        kept = [np.where(np.arange(weights.size) == m, 0.0, weights) for m in np.flatnonzero(weights)]
+        remaining = [others / others.sum() for others in kept]
+        values = [both_maps(mixed(others, scores), Y) for others in remaining]
+        if max(values) < value - MIN_WORTH:
             break
-        weights = remaining
+        weights = remaining[int(np.argmax(values))]
     return weights
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_tags
 from visterm.core.errors import DataError, UserError
-from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.products import dense
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, MatrixLike, RandomState
-from visterm.models.abilities import AddsTags, WritesSteps
+from visterm.encoders.onnx_graph import GraphSteps
+from visterm.models.abilities import AddsTags, FeatureShares, WritesSteps
 from visterm.models.base import Annotator
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
+from visterm.models.blend.candidates import ColumnSet
+from visterm.models.blend.kept import explaining, what_to_do
+from visterm.models.blend.row_forms import row_factors, weighted_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -34,6 +34,13 @@ class Blend(Annotator):
         "scales_": Array("float64", ("n_members",), above=0),
         "tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False),
     }
+
+    members_: list[Annotator] = field(init=False)
+    weights_: NDArray[np.float64] = field(init=False)
+    means_: NDArray[np.float64] = field(init=False)
+    scales_: NDArray[np.float64] = field(init=False)
+    columns_: NDArray[np.int64] = field(init=False)
+    tag_rows_: Any = field(init=False)
 
     n_jobs: int | None = None
     random_state: RandomState = 0
@@ -60,28 +67,28 @@ class Blend(Annotator):
 
         Raises UserError if a member that ranks cannot add tags.
         """
-        check_fitted(self)
-        blend: Any = self
         X = self._check_features(X)
         added = check_tags(Y_new, X.shape[0])
-        able = np.array([_adds_tags(member) for member in blend.members_])
-        if unable := [MODELS.name_of(blend.members_[m]) for m in self._stacked() if not able[m]]:
+        able = np.array([_adds_tags(member) for member in self.members_])
+        if unable := [MODELS.name_of(self.members_[m]) for m in self._stacked() if not able[m]]:
             raise UserError(
-                f"The blend '{MODELS.name_of(blend)}' has members that cannot add tags: {', '.join(unable)}.",
+                f"The blend '{MODELS.name_of(self)}' has members that cannot add tags: {', '.join(unable)}.",
                 advice="Fit it again with all tags, or blend models that can, such as `ease` and `wsabie`.",
             )
 
-        for m in np.flatnonzero(able).tolist():
-            blend.members_[m].add_tags(self._features_of(m, X), added)
-        blend.members_ = [member for member in blend.members_ if _adds_tags(member)]
+        formed = self._formed(X)
+        for member, columns in zip(self.members_, self._columns(), strict=True):
+            if isinstance(member, AddsTags) and _adds_tags(member):
+                member.add_tags(columns.of(formed), added)
+        self.members_ = [member for member in self.members_ if _adds_tags(member)]
         for name in ("weights_", "means_", "scales_", "columns_"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[able])
 
         stacked = self._stacked()
-        factors = blend.weights_[stacked] / blend.scales_[stacked]
-        rows = stacked_tag_rows([blend.members_[m] for m in stacked], factors, -factors @ blend.means_[stacked])
-        blend.tag_rows_ = np.concatenate([blend.tag_rows_, rows[self.n_tags_ :]])
+        factors = self.weights_[stacked] / self.scales_[stacked]
+        rows = stacked_tag_rows(self._ranking()[0], factors, -factors @ self.means_[stacked])
+        self.tag_rows_ = np.concatenate([self.tag_rows_, rows[self.n_tags_ :]])
         self.n_tags_ += added.shape[1]
         return self
 
@@ -90,30 +97,100 @@ class Blend(Annotator):
 
         Raises UserError if a member with weight cannot write its steps.
         """
-        blend: Any = self
-        scores: Any = dense(blend.tag_rows_[:, [-1]]).ravel()
-        factors, read = getattr(blend, "tag_factors_", 1.0), getattr(blend, "columns_", None)
-        for index in np.flatnonzero(blend.weights_ > 0):
-            member = blend.members_[index]
+        if hasattr(self, "feature_weights_"):
+            x = steps.unit(steps.add("Mul", x, self.feature_weights_), self.n_features_in_)
+        scores: Any = dense(self.tag_rows_[:, [-1]]).ravel()
+        factors, read = getattr(self, "tag_factors_", 1.0), self._columns()
+        for index in np.flatnonzero(self.weights_ > 0):
+            member, of_member = self.members_[index], read[index]
             if not isinstance(member, WritesSteps):
                 raise UserError(
-                    f"The blend '{MODELS.name_of(blend)}' asks the model '{MODELS.name_of(member)}', whose scores "
+                    f"The blend '{MODELS.name_of(self)}' asks the model '{MODELS.name_of(member)}', whose scores "
                     "cannot be written as a graph.",
                     advice="Fit another `model`: `ridge`, say, or an ensemble of `ridge` and `wsabie`.",
                 )
-            columns = x if read is None or not read[index][0] else steps.columns(x, np.arange(*read[index][1:3]))
-            weight = blend.weights_[index] / blend.scales_[index] * factors
+            columns = steps.columns(x, np.arange(of_member.first, of_member.stop)) if of_member.block else x
+            weight = self.weights_[index] / self.scales_[index] * factors
             scores = steps.add("Add", steps.add("Mul", member.write_steps(steps, columns), weight), scores)
         return str(scores)
 
+    def explain(self, x: MatrixLike, tag: int) -> FeatureShares:
+        """Return the contribution of each feature to a tag's score, see `explain_linear`.
+
+        The share of members that compare whole images is in `elsewhere`. If no member with weight scores by features,
+        a member without weight explains, and `elsewhere` is the blend's score minus this member's score. Raises
+        UserError if no member explains scores.
+        """
+        x, able = self._check_features(x), explaining(self)
+        if not able:
+            names = ", ".join(map(MODELS.name_of, self.members_))
+            raise UserError(
+                f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
+                f"{what_to_do(self)}"
+            )
+
+        formed, columns, members = self._formed(x), self._columns(), cast("list[Any]", self.members_)
+        explained = {m: members[m].explain(columns[m].of(formed), tag) for m in able}
+        shown = self.weights_ if self.weights_[able].any() else np.isin(np.arange(len(members)), able)
+        factors = shown / self.scales_ * (self.tag_factors_[tag] if hasattr(self, "tag_factors_") else 1.0)
+        constant = -float(factors @ self.means_)
+        constant += float(self.tag_offsets_[tag]) if hasattr(self, "tag_offsets_") else 0.0
+        weights = np.zeros(self.n_features_in_)
+        for m, shares_of_member in explained.items():
+            weights[columns[m].first : columns[m].stop] += factors[m] * shares_of_member.weights
+            constant += factors[m] * shares_of_member.constant
+
+        if hasattr(self, "feature_weights_"):
+            weights *= self.feature_weights_ * row_factors(x, self.feature_weights_)[0]
+        shares = np.asarray(dense(x), np.float64)[0] * weights
+        has_others = not np.array_equal(able, np.flatnonzero(self.weights_))
+        if not has_others and not any(each.elsewhere for each in explained.values()):
+            return FeatureShares(shares, weights, constant)
+        score = float(self.decision_function(x)[0, tag])
+        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        """Concatenate the image rows of the members that rank, and a final 1."""
+        formed = self._formed(X)
+        ranking = zip(*self._ranking(), strict=True)
+        rows: list[Any] = [member._image_rows(columns.of(formed)) for member, columns in ranking]
+        return concatenated([*rows, np.ones((X.shape[0], 1), np.float32)])
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        for index, (member, columns) in enumerate(zip(self.members_, self._columns(), strict=True)):
+            if not (columns.first < columns.stop <= self.n_features_in_ and columns.dense <= 1):
+                raise DataError(f"columns_ has {tuple(columns)}; expected columns of {self.n_features_in_} features")
+            width = columns.stop - columns.first if columns.block or columns.dense else self.n_features_in_
+            if (member.n_features_in_, member.n_tags_) != (width, self.n_tags_):
+                raise DataError(
+                    f"members_ [{index}] is of {member.n_features_in_} features and {member.n_tags_} tags; "
+                    f"expected {width} and {self.n_tags_}"
+                )
+        rows: list[Any] = [member._tag_rows() for member in self._ranking()[0]]
+        width = 1 + sum(self.n_tags_ if V is None else V.shape[1] for V in rows)
+        if self.tag_rows_.shape[1] != width:
+            raise DataError(
+                f"tag_rows_ has {self.tag_rows_.shape[1]} columns; expected {width}, those of the members and one"
+            )
+
+    def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
+        """Return the members whose rows are stacked, and the columns that they read."""
+        stacked, columns = self._stacked(), self._columns()
+        return [self.members_[m] for m in stacked], [columns[m] for m in stacked]
+
     def _stacked(self) -> NDArray[np.int64]:
         """Return the positions of the members whose rows are stacked."""
-        members: list[Annotator] = vars(self)["members_"]
-        return np.arange(len(members))
+        return np.flatnonzero(self.weights_ > 0)
 
-    def _features_of(self, position: int, X: Matrix) -> Matrix:
-        """Return what a member reads of the features of images."""
-        return X
+    def _columns(self) -> list[ColumnSet]:
+        """Return the columns that each member reads: all, unless there are `columns_`."""
+        if not hasattr(self, "columns_"):
+            return [ColumnSet(0, 0, self.n_features_in_, 0)] * len(self.members_)
+        return [ColumnSet(*row) for row in self.columns_.tolist()]
+
+    def _formed(self, X: Matrix) -> Matrix:
+        return weighted_rows(X, getattr(self, "feature_weights_", None))
 
 
 def _adds_tags(model: Annotator) -> bool:
@@ -121,38 +198,11 @@ def _adds_tags(model: Annotator) -> bool:
     return isinstance(model, AddsTags) and all(map(_adds_tags, members))
 
 
-def check_stacked(
-    members: Sequence[Annotator], widths: Sequence[int], tag_rows: Matrix, stacked: Sequence[Annotator]
-) -> None:
-    """Raise `DataError` if members have other tags or features than their blend, or if `tag_rows` has another width."""
-    for index, (member, width) in enumerate(zip(members, widths, strict=True)):
-        if (member.n_features_in_, member.n_tags_) != (width, tag_rows.shape[0]):
-            raise DataError(
-                f"members_ [{index}] is of {member.n_features_in_} features and {member.n_tags_} tags; "
-                f"expected {width} and {tag_rows.shape[0]}"
-            )
-    rows: list[Any] = [member._tag_rows() for member in stacked]
-    width = 1 + sum(tag_rows.shape[0] if V is None else V.shape[1] for V in rows)
-    if tag_rows.shape[1] != width:
-        raise DataError(f"tag_rows_ has {tag_rows.shape[1]} columns; expected {width}, those of the members and one")
-
-
-def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:
-    """Concatenate the image rows of fitted members, from each member's features of the same images, and a final 1.
-
-    The result is float32, shape (n_images, sum of the members' widths + 1); CSR if the rows of a member are.
-
-    """
-    rows: list[Any] = [member._image_rows(X) for member, X in zip(members, features, strict=True)]
-    rows.append(np.ones((features[0].shape[0], 1), np.float32))
-    return concatenated(rows)
-
-
 def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
     """Concatenate the tag rows of fitted members, each times its factor, and a final constant (or one per tag).
 
     The result is float32, shape (n_tags, width); CSR if the rows of a member are. Its products with
-    `stacked_image_rows` are ``Σ_m factor_m s_m + constant``, with s_m the score of member m.
+    image rows are ``Σ_m factor_m s_m + constant``, with s_m the score of member m.
     """
     n_tags = members[0].n_tags_
     rows: list[Any] = []

@@ -10,7 +10,6 @@ from time import perf_counter as now
 from typing import Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DivergedError, TooLargeError
@@ -19,7 +18,6 @@ from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.abilities import Explains, FitsLeavingOut
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import (
     GROWTHS,
@@ -122,9 +120,8 @@ def try_candidates(
     to the trials so far on the same eighth (see `Probes`). For images known by number, `Halving` ends the training of a
     candidate that won't add to the first one. With a budget, the time of every candidate is estimated from such a fit:
     it is skipped if the remaining time is less than its fit and the final fits on `n_all` images (the number of
-    training images if there is no final fit) of it and of all trials before it. Its reason tells how much it adds. The
-    first candidate is always fitted, and no fit is interrupted. Kernels are compiled first, in a tiny fit that is not
-    counted.
+    training images if there is no final fit) of it and of all trials before it. The first candidate is always fitted,
+    and no fit is interrupted. Kernels are compiled first, in a tiny fit that is not counted.
 
     Trials are changed in place. Without judged images, only the first candidate is fitted. If no candidate can be
     fitted, raises the error of the first one.
@@ -139,7 +136,7 @@ def try_candidates(
             if not done or budget.left() > refit_seconds:
                 _warm_up(trial, splits[0].learned, budget, rng)
             if done:
-                trial.reason = _too_long(trial, done, splits[0], n_all, budget.left() - refit_seconds, rng)
+                trial.reason = _too_long(trial, splits[0], n_all, budget.left() - refit_seconds, rng)
         elif done and not trial.reason and trial.name in PROBED:
             trial.reason = probes.reason_to_skip(trial, done)
         if not trial.reason:
@@ -202,9 +199,7 @@ class Probes:
         return f"left out: after an eighth of the images, it adds {gain:.3f} to the MAP of {self._title}"
 
 
-def _too_long(
-    trial: MemberTrial, done: list[MemberTrial], split: Split, n_all: int, seconds_left: float, rng: np.random.Generator
-) -> str:
+def _too_long(trial: MemberTrial, split: Split, n_all: int, seconds_left: float, rng: np.random.Generator) -> str:
     """Explain why a candidate cannot be fitted in the remaining time; return an empty text if it can."""
     if seconds_left <= 0:
         return "left out: no time was left"
@@ -212,7 +207,7 @@ def _too_long(
     n_part = part.learned.X.shape[0]
     began = now()
     try:
-        scores = _probe(trial, part)
+        _probe(trial, part)
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
@@ -224,12 +219,7 @@ def _too_long(
     if estimate <= seconds_left:
         return ""
     digits = 1 if seconds_left < 10 else 0
-    reason = f"left out: about {estimate:.{digits}f} s, {seconds_left:.{digits}f} s were left"
-    best = max(done, key=lambda finished: finished.promise)
-    if best.scores is None or best.seconds_for(best.seconds or 0.0, n, n_part) > seconds_left:
-        return reason
-    gain = best_pair(scores, _probe(best, part), part.judged.Y)[1]
-    return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
+    return f"left out: about {estimate:.{digits}f} s, {seconds_left:.{digits}f} s were left"
 
 
 def _probe(trial: MemberTrial, split: Split, settings: Settings | None = None) -> NDArray[np.float32]:
@@ -316,7 +306,7 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
     trial.seconds = now() - began
     if trial.reason:
         return
-    trial.n_rows = splits[0].learned.X.shape[0] if _leaves_out(trial.model, splits[0]) else splits[0].n_learned
+    trial.n_rows = splits[0].n_learned
     if not splits[0].judged.X.shape[0]:
         return
     trial.scores = np.concatenate([scores for scores, _, _ in results])
@@ -330,8 +320,7 @@ def _scores_of(
 ) -> tuple[NDArray[np.float32], float, float]:
     """Fit a model; return the scaled scores of the judged images, and their mean and deviation before that.
 
-    The judged images are also those by which the model stops. A model that can leave single tags out of its scores is
-    fitted on all tags.
+    The judged images are also those by which the model stops.
     """
     X, X_judged = (columns.of(rows.X) for rows in (split.learned, split.judged))
     if split.rows is not None:
@@ -340,35 +329,17 @@ def _scores_of(
         model.fit(X, split.learned.Y, side=split.learned.side, monitor=monitor)
         return np.empty((0, split.judged.Y.shape[1]), np.float32), 0.0, 1.0
 
-    if isinstance(model, FitsLeavingOut) and _leaves_out(model, split):
-        hidden = sp.csr_array(split.judged.Y)
-        picked = sp.csr_array(
-            (np.ones(hidden.shape[0]), (split.images, np.arange(hidden.shape[0]))),
-            dtype=np.float32,
-            shape=(X.shape[0], hidden.shape[0]),
-        )
-        Y = split.learned.Y + picked @ hidden
-        scores = model.fit_leaving_out(Y, split.images, hidden.indices, side=split.learned.side)
-        return _without_known(scores, split)
     valid = X_judged, split.judged.Y
     model.fit(X, split.learned.Y, side=split.learned.side, valid=valid, monitor=monitor, on_epoch=on_epoch)
     return _scaled_scores(model, X_judged, split)
 
 
-def _leaves_out(model: Annotator, split: Split) -> bool:
-    """Return whether a fit on all tags also scores the judged images without one tag each."""
-    return split.known is not None and split.images.size > 0 and isinstance(model, FitsLeavingOut)
-
-
 def _scaled_scores(model: Annotator, X: Matrix, split: Split) -> tuple[NDArray[np.float32], float, float]:
-    return _without_known(model.decision_function(X), split)
+    """Return a model's scores, scaled to mean 0 and variance 1, with their mean and deviation before that.
 
-
-def _without_known(scores: NDArray[np.float32], split: Split) -> tuple[NDArray[np.float32], float, float]:
-    """Scale scores, in place, to mean 0 and variance 1; return them with their previous mean and deviation.
-
-    Tags that the judged images are known to have then get the lowest score.
+    Tags that the judged images are known to have get the lowest score.
     """
+    scores = model.decision_function(X)
     mean, scale = float(scores.mean(dtype=np.float64)), float(scores.std(dtype=np.float64)) or 1.0
     scores -= np.float32(mean)
     scores /= np.float32(scale)
@@ -388,26 +359,18 @@ def in_turn(trials: Sequence[MemberTrial]) -> Iterator[MemberTrial]:
     yield from first_trials
     ranked = sorted(first_trials, key=lambda trial: trial.promise, reverse=True)
     ranks = {trial.columns: rank for rank, trial in enumerate(ranked)}
-    others = sorted(
-        (trial for trial in trials if trial.position), key=lambda trial: (trial.position, ranks.get(trial.columns, 0))
-    )
-    poor = {columns for columns, rank in ranks.items() if rank >= MAX_COLUMN_SETS}
-    yield from (trial for trial in others if trial.columns not in poor)
-    for trial in others:
-        if trial.columns in poor:
+    others = [(ranks.get(trial.columns, 0), trial.position, trial) for trial in trials if trial.position]
+    for rank, _, trial in sorted(others, key=lambda other: (other[0] >= MAX_COLUMN_SETS, other[1], other[0])):
+        if rank >= MAX_COLUMN_SETS:
             trial.reason = f"left out: {first_trials[0].name} did better on other columns"
-            yield trial
+        yield trial
 
 
 def shortlist(fitted: Sequence[MemberTrial]) -> list[MemberTrial]:
     """Return the trials to find weights for, in their order: the best of each set of columns, then the best others."""
     ranked = sorted(fitted, key=lambda trial: trial.promise, reverse=True)
-    leaders: list[MemberTrial] = []
-    for trial in ranked:
-        if all(trial.columns != leader.columns for leader in leaders):
-            leaders.append(trial)
-    rest = [trial for trial in ranked if trial not in leaders]
-    chosen = [*leaders, *rest][:MAX_WEIGHTED_MODELS]
+    leaders = {trial.columns: trial for trial in reversed(ranked)}.values()
+    chosen = sorted(ranked, key=lambda trial: trial not in leaders)[:MAX_WEIGHTED_MODELS]
     return [trial for trial in fitted if trial in chosen]
 
 
@@ -417,18 +380,13 @@ def spares(
     """Return trials to keep in addition to those that rank, to have one that explains and one with tag vectors.
 
     Of the fitted trials with an ability, the one with the smallest file is kept that ranks nearly as well as the best.
-    Without judged images, the first candidate that explains is fitted. If no trial has the ability, the cheapest model
-    with both is fitted on a part of the images and added to `trials`: `ridge` with a fixed penalty, as choosing one
-    takes longer than the fit. If its weights are too large to fit it, its reason tells so, and nothing is kept.
+    If no trial has the ability, the cheapest model with both is fitted on a part of the images and added to `trials`:
+    `ridge` with a fixed penalty, as choosing one takes longer than the fit. If its weights are too large to fit it, its
+    reason tells so, and nothing is kept.
     """
-    if not splits[0].judged.X.shape[0] and not explains(used[0].model):
-        for trial in [trial for trial in trials[1:] if isinstance(trial.model, Explains)][:1]:
-            trial.reason = ""
-            attempt(trial, splits, monitor)
-            trial.reason = trial.reason or KEPT_REASON
     ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
     kept: list[MemberTrial] = []
-    for has_ability in (explains, has_vectors):
+    for has_ability in (explains, lambda model: (V := tag_vectors(model)) is not None and V.shape[1] > 1):
         if any(has_ability(trial.model) for trial in [*used, *kept]):
             continue
         able = [trial for trial in ranked if has_ability(trial.model)]
@@ -439,12 +397,6 @@ def spares(
             able = [trial for trial in trials[-1:] if trial.n_rows]
         kept += able
     return kept
-
-
-def has_vectors(model: Annotator) -> bool:
-    """Return whether a fitted model has tag vectors of width 2 or more."""
-    V = tag_vectors(model)
-    return V is not None and V.shape[1] > 1
 
 
 def _fitted_spare(columns: ColumnSet, split: Split, n_jobs: int | None, monitor: Progress) -> MemberTrial:

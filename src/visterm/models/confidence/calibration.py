@@ -55,8 +55,7 @@ class Curve(NamedTuple):
         x = np.asarray(log_odds, np.float64)
         above, room = np.maximum(x - self.knots[-1], 0), self.bound - self.values[-1]
         between = np.interp(x, self.knots, self.values) + self.slope * np.minimum(x - self.knots[0], 0)
-        corrected: Doubles = between + room * (above / (room + above))
-        return corrected
+        return np.asarray(between + room * (above / (room + above)))
 
     def write_steps(self, steps: Any, log_odds: str) -> str:
         """Add the correction of log odds to an ONNX graph; return the name of the result's tensor."""

@@ -33,8 +33,7 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Doubles:
     expected[:-1][confidences[1:] == confidences[:-1]] = 0.0  # equal ones are given together
     precise = np.flatnonzero(expected >= wanted)
     common = confidences[precise[-1]] if precise.size else np.inf if (confidences >= wanted).any() else wanted
-    cutoffs: Doubles = np.maximum(_min_cutoffs(held, wanted), common)
-    return cutoffs
+    return np.asarray(np.maximum(_min_cutoffs(held, wanted), common))
 
 
 def _min_cutoffs(held: HeldOutChances, wanted: float) -> Doubles:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.models.base import row_blocks
 from visterm.models.confidence.calibration import Calibration, Doubles, sigmoid
 from visterm.models.confidence.fit_calibration import MAX_STEPS, MIN_RELATIVE_SLOPE, TOLERANCE, Cases, fit_calibration
 
@@ -22,7 +23,6 @@ N_COOCCURRING_TAGS = 1500
 LOG_ODDS_FACTOR = 0.1  # Balances log odds with the columns of given tags, which are 0 or 1
 MIN_EXPECTED = 1e-4  # Lower limit of predictions before the logarithm
 RIDGE_PENALTY = 20.0
-BLOCK_SIZE = 2**22  # Number of (image, tag) entries in memory
 MAX_NEGATIVE_SAMPLES = 400_000  # Maximum number of (image, absent tag) pairs to fit on
 MIN_PROBABILITY = 1e-6  # Probabilities are clipped to this before computing log odds
 EPSILON = 1e-9
@@ -100,7 +100,7 @@ class Evidence:
     def _feature_blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
         """Yield rows, features of shape (n_rows, n_tags, 6), and which tags the images have."""
         prior = np.log(self.frequency / (1 - self.frequency))
-        for rows in _row_blocks(self.given.shape):
+        for rows in row_blocks(self.given.shape[0], 8 * self.given.shape[1]):
             given, p = sp.csr_array(self.given[rows]), self._probabilities[rows]
             has_tag, logits = given.toarray() > 0, log_odds(p)
             expected = self._cooccurrence.predict(p, given, self._folds[rows], self.frequency)
@@ -142,7 +142,7 @@ class CooccurrenceModel(NamedTuple):
         excluded_with_others = {column: excluded for column, excluded in excluded_of if excluded.size > 1}
         n_folds, width = int(folds.max()) + 1, 2 * tags.size
         grams, sums = np.zeros((n_folds, width, width)), np.zeros((n_folds, width))
-        for rows in _row_blocks(given.shape):
+        for rows in row_blocks(given.shape[0], 8 * given.shape[1]):
             A = _regression_inputs(probabilities[rows], given[rows], tags)
             for fold in np.unique(folds[rows]):
                 part = A[folds[rows] == fold]
@@ -175,18 +175,10 @@ class CooccurrenceModel(NamedTuple):
         return predicted
 
 
-def _row_blocks(shape: tuple[int, int]) -> Iterator[slice]:
-    """Yield the rows of each block of a matrix."""
-    step = max(1, BLOCK_SIZE // max(shape[1], 1))
-    for start in range(0, shape[0], step):
-        yield slice(start, min(start + step, shape[0]))
-
-
 def log_odds(probabilities: Any) -> Doubles:
     """Return ``log(p / (1 - p))``, with p clipped to `MIN_PROBABILITY` and 1 - `MIN_PROBABILITY`."""
     p = np.clip(np.asarray(probabilities, np.float64), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-    result: Doubles = np.log(p) - np.log1p(-p)
-    return result
+    return np.asarray(np.log(p) - np.log1p(-p))
 
 
 def _regression_inputs(probabilities: Any, given: sp.csr_array, tags: NDArray[np.int64]) -> Doubles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,72 +68,13 @@ class Noise(NamedTuple):
     missing: Doubles  # Share of images with the tag that are not given the tag
     n_suspicious: float  # Number of suspicious given tags from which `wrong` was estimated
 
-    def wrong_log_odds(self, q: Doubles) -> Doubles:
-        """Return the log odds that given tags are wrong, from the probabilities q that they are given."""
-        result: Doubles = np.log(self.wrong) - log_odds(q)
-        return result
-
-    def missing_log_odds(self, q: Doubles) -> Doubles:
-        """Return the log odds that absent tags are missing, from the probabilities q that they are given."""
-        result: Doubles = log_odds(self.missing) + log_odds(q)
-        return result
-
-
-class MistakeCurve:
-    """Maps the log odds of pairs to the share of mistakes among pairs with such log odds.
-
-    The share is the number of mistakes that would be in a bin if mistakes were planted, divided by the number of pairs
-    in the bin. The evidence for a pair does not use the pair itself, so a planted mistake would have the log odds that
-    the pair has now, and nothing needs to be planted: the expected number of wrong tags in a bin is the sum of
-    `Noise.wrong` over the pairs without the tag, and that of missing tags is the sum of ``missing / (1 - missing)``
-    over the pairs with the tag. The curve is increasing (isotonic regression). Rare tags have their own curve, shrunk
-    to the common one, and so do tags of two or three images, which are not part of the common curve.
-    """
-
-    def __init__(self) -> None:
-        self._expected, self._observed = np.zeros((2, 3, BIN_EDGES.size + 1))  # group of the tag, bin
-        self._shift = 0.0
-
-    def add(self, logits: Doubles, groups: NDArray[np.int64], planted: Doubles, entries: NDArray[np.bool_]) -> None:
-        """Add a block of shape (n_rows, n_tags): mistakes expected outside of `entries`, and pairs in `entries`."""
-        bins, size = groups * (BIN_EDGES.size + 1) + np.searchsorted(BIN_EDGES, logits), self._expected.size
-        counts = np.bincount(bins[~entries], np.broadcast_to(planted, logits.shape)[~entries], size)
-        self._expected += counts.reshape(3, -1)
-        self._observed += np.bincount(bins[entries], minlength=size).reshape(3, -1)
-
-    def fit(self) -> Self:
-        """Fit the curves of frequent tags, of rare tags, and of tags of two or three images."""
-        self._centres = np.concatenate([BIN_EDGES - 0.25, [BIN_EDGES[-1] + 0.25]])
-        expected, observed = self._expected[:2].sum(axis=0), self._observed[:2].sum(axis=0)
-        common = _isotonic_shares(expected, observed, sigmoid(self._centres), PRIOR_PAIRS_PER_BIN)
-        self._weights = np.stack([expected, *self._expected[1:]]) + 1
-        rare_counts = zip(self._expected[1:], self._observed[1:], strict=True)
-        rare = (_isotonic_shares(*counts, common, RARE_TAG_PRIOR_PAIRS) for counts in rare_counts)
-        self._shares = np.stack([common, *rare])
-        return self
-
-    def learn(self, logits: Doubles, groups: NDArray[np.int64], is_mistake: NDArray[np.bool_]) -> None:
-        """Fit one shift of all log odds to people's answers (logistic regression with only an intercept)."""
-        unshifted = log_odds(self.probabilities(logits, groups)[0])
-        for _ in range(30):  # Newton's method converges in far fewer steps
-            p = sigmoid(unshifted + self._shift)
-            gradient = (is_mistake - p).sum() - self._shift / SHIFT_DEVIATION**2
-            self._shift += gradient / ((p * (1 - p)).sum() + 1 / SHIFT_DEVIATION**2)
-
-    def probabilities(self, logits: Doubles, groups: NDArray[np.int64]) -> tuple[Doubles, Doubles]:
-        """Return the probabilities of pairs, and the variances of their log odds."""
-        shares = np.choose(groups, [np.interp(logits, self._centres, curve) for curve in self._shares])
-        weights = self._weights[groups, np.searchsorted(BIN_EDGES, logits)]
-        return sigmoid(log_odds(shares) + self._shift), 1 / weights
-
 
 def _isotonic_shares(expected: Doubles, observed: Doubles, prior: Doubles, prior_count: float) -> Doubles:
     """Return ``expected / observed`` in each bin, shrunk to `prior`, and increasing."""
     from sklearn.isotonic import isotonic_regression
 
     shares = (expected + prior_count * prior) / (observed + prior_count)
-    result: Doubles = isotonic_regression(np.minimum(shares, MAX_PROBABILITY), sample_weight=observed + prior_count)
-    return result
+    return np.asarray(isotonic_regression(np.minimum(shares, MAX_PROBABILITY), sample_weight=observed + prior_count))
 
 
 def find_mistakes(
@@ -186,11 +127,14 @@ def find_mistakes(
     noise = _noise(evidence, seed)
     is_rare, is_unusual = (evidence.counts <= n for n in (MAX_IMAGES_OF_RARE_TAG, MAX_IMAGES_OF_UNUSUAL_TAG))
     groups = is_rare.astype(np.int64) + is_unusual
-    kinds = _Kind(noise.wrong_log_odds, groups, limit), _Kind(noise.missing_log_odds, groups, limit)
-    planted = noise.wrong, noise.missing / (1 - noise.missing)
+    rates = noise.missing / (1 - noise.missing)
+    kinds = (
+        MistakeKind(lambda q: np.asarray(np.log(noise.wrong) - log_odds(q)), noise.wrong, groups, limit),
+        MistakeKind(lambda q: log_odds(noise.missing) + log_odds(q), rates, groups, limit),
+    )
     for _, q, has_tag in evidence.blocks():
-        for kind, rates, entries in zip(kinds, planted, (has_tag, ~has_tag), strict=True):
-            kind.curve.add(kind.log_odds(q), groups, rates, entries)
+        for kind, entries in zip(kinds, (has_tag, ~has_tag), strict=True):
+            kind.add(q, entries)
 
     settled = None if settled is None else as_csr(settled)
     is_listed = evidence.counts < given.shape[0]  # a tag on all images has no other images to compare with
@@ -202,28 +146,49 @@ def find_mistakes(
         for kind, answered in zip(kinds, answers or (), strict=False):
             kind.add_answers(answered[rows].tocoo(), q)
         for kind, entries in zip(kinds, (has_tag, ~has_tag), strict=True):
-            kind.add_candidates(rows.start, kind.log_odds(q), entries & is_open)
+            kind.add_candidates(rows.start, q, entries & is_open)
     return Mistakes(*(kind.pairs(1 / (noise.n_suspicious + 1) + 1 / (evidence.counts + 1)) for kind in kinds))
 
 
-class _Kind:
-    """Collects the most probable mistakes of one kind, block by block."""
+class MistakeKind:
+    """Collects the most probable mistakes of one kind block by block, and maps their log odds to probabilities.
 
-    def __init__(self, log_odds_of: Callable[[Doubles], Doubles], groups: NDArray[np.int64], limit: int) -> None:
-        self.log_odds = log_odds_of  # From probabilities q to log odds of mistakes
-        self.curve = MistakeCurve()
-        self._groups, self._limit = groups, limit
+    A probability is the number of mistakes that would be in a bin of log odds if mistakes were planted, divided by the
+    number of pairs in the bin. The evidence for a pair does not use the pair itself, so a planted mistake would have
+    the log odds that the pair has now, and nothing needs to be planted: the expected number in a bin is the sum of
+    `planted` over the pairs that are no candidates. The curve is increasing (isotonic regression). Rare tags have their
+    own curve, shrunk to the common one, and so do tags of two or three images, which are not part of the common curve.
+
+    `log_odds_of` maps probabilities q that tags are given to log odds of mistakes; `planted`, (n_tags,), is the rate of
+    mistakes, as a share of the other pairs of a tag; `groups`, (n_tags,), are the groups of tags.
+    """
+
+    def __init__(
+        self, log_odds_of: Callable[[Doubles], Doubles], planted: Doubles, groups: NDArray[np.int64], limit: int
+    ) -> None:
+        self._log_odds, self._planted, self._groups, self._limit = log_odds_of, planted, groups, limit
+        self._expected, self._observed = np.zeros((2, 3, BIN_EDGES.size + 1))  # group of the tag, bin
         self._candidates = np.zeros((3, 0))  # image, tag, log odds
         self._answers: list[tuple[Doubles, NDArray[np.int64], NDArray[np.bool_]]] = []
+        self._shift = 0.0
+
+    def add(self, q: Doubles, entries: NDArray[np.bool_]) -> None:
+        """Add a block of shape (n_rows, n_tags): mistakes expected outside of `entries`, and pairs in `entries`."""
+        size, logits = self._expected.size, self._log_odds(q)
+        bins = self._groups * (BIN_EDGES.size + 1) + np.searchsorted(BIN_EDGES, logits)
+        counts = np.bincount(bins[~entries], np.broadcast_to(self._planted, q.shape)[~entries], size)
+        self._expected += counts.reshape(3, -1)
+        self._observed += np.bincount(bins[entries], minlength=size).reshape(3, -1)
 
     def add_answers(self, answers: sp.coo_array, q: Doubles) -> None:
         """Add people's answers about a block, except those about unusual tags (which have no probabilities)."""
         is_usual = self._groups[answers.col] < UNUSUAL_GROUP
         rows, tags = answers.row[is_usual], answers.col[is_usual]
-        self._answers.append((self.log_odds(q)[rows, tags], self._groups[tags], answers.data[is_usual] > 0))
+        self._answers.append((self._log_odds(q)[rows, tags], self._groups[tags], answers.data[is_usual] > 0))
 
-    def add_candidates(self, start: int, logits: Doubles, entries: NDArray[np.bool_]) -> None:
+    def add_candidates(self, start: int, q: Doubles, entries: NDArray[np.bool_]) -> None:
         """Add entries of the block that begins at row `start`, and keep the best of all blocks."""
+        logits = self._log_odds(q)
         if self._limit == self._candidates.shape[1]:
             entries = entries & (logits > self._candidates[2].min(initial=np.inf))
         rows, tags = np.nonzero(entries)
@@ -234,13 +199,37 @@ class _Kind:
     def pairs(self, variance_of_tags: Doubles) -> RankedPairs:
         """Return the candidates with their probabilities, after all blocks were added."""
         (images, tags), logits = self._candidates[:2].astype(np.int64), self._candidates[2]
-        self.curve.fit()
+        self._fit_curves()
         if self._answers:
-            self.curve.learn(*map(np.concatenate, zip(*self._answers, strict=True)))
-        probability, variance = self.curve.probabilities(logits, self._groups[tags])
+            self._learn(*map(np.concatenate, zip(*self._answers, strict=True)))
+        probability, variance = self._probabilities(logits, self._groups[tags])
         margin = Z_95 * np.sqrt(variance + variance_of_tags[tags])
         low, high = (sigmoid(log_odds(probability) + sign * margin) for sign in (-1, 1))
         return RankedPairs(images, tags, probability, low, high, self._groups[tags] == UNUSUAL_GROUP)
+
+    def _fit_curves(self) -> None:
+        """Fit the curves of frequent tags, of rare tags, and of tags of two or three images."""
+        self._centres = np.concatenate([BIN_EDGES - 0.25, [BIN_EDGES[-1] + 0.25]])
+        expected, observed = self._expected[:2].sum(axis=0), self._observed[:2].sum(axis=0)
+        common = _isotonic_shares(expected, observed, sigmoid(self._centres), PRIOR_PAIRS_PER_BIN)
+        self._weights = np.stack([expected, *self._expected[1:]]) + 1
+        rare_counts = zip(self._expected[1:], self._observed[1:], strict=True)
+        rare = (_isotonic_shares(*counts, common, RARE_TAG_PRIOR_PAIRS) for counts in rare_counts)
+        self._shares = np.stack([common, *rare])
+
+    def _learn(self, logits: Doubles, groups: NDArray[np.int64], is_mistake: NDArray[np.bool_]) -> None:
+        """Fit one shift of all log odds to people's answers (logistic regression with only an intercept)."""
+        unshifted = log_odds(self._probabilities(logits, groups)[0])
+        for _ in range(30):  # Newton's method converges in far fewer steps
+            p = sigmoid(unshifted + self._shift)
+            gradient = (is_mistake - p).sum() - self._shift / SHIFT_DEVIATION**2
+            self._shift += gradient / ((p * (1 - p)).sum() + 1 / SHIFT_DEVIATION**2)
+
+    def _probabilities(self, logits: Doubles, groups: NDArray[np.int64]) -> tuple[Doubles, Doubles]:
+        """Return the probabilities of pairs, and the variances of their log odds."""
+        shares = np.choose(groups, [np.interp(logits, self._centres, curve) for curve in self._shares])
+        weights = self._weights[groups, np.searchsorted(BIN_EDGES, logits)]
+        return sigmoid(log_odds(shares) + self._shift), 1 / weights
 
 
 def _noise(evidence: Evidence, seed: int) -> Noise:
@@ -335,5 +324,4 @@ def _shrunk_shares(sums: Doubles, totals: Doubles, groups: NDArray[np.int8]) -> 
     group_sums, group_totals = (np.bincount(groups, values) for values in (sums, totals))
     share = ((GROUP_PRIOR_IMAGES * overall + group_sums) / (GROUP_PRIOR_IMAGES + group_totals))[groups]
     shrunk = (GROUP_PRIOR_IMAGES * share + sums) / (GROUP_PRIOR_IMAGES + totals)
-    result: Doubles = np.clip(shrunk, MIN_PROBABILITY, MAX_NOISE)
-    return result
+    return np.asarray(np.clip(shrunk, MIN_PROBABILITY, MAX_NOISE))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,13 +24,11 @@ from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.base import Limit
 from visterm.models.deep.moved_words import move_words
 from visterm.models.epochs import EpochAnnotator, Floats, Validation, mean_length
 from visterm.models.stopping import OnEpoch
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 
@@ -199,9 +197,11 @@ class DeepTagger(EpochAnnotator):
             raise ShapeError(
                 f"The words' vectors have the shape {words.shape}; expected {self.tag_rows_.shape[1]} numbers per word."
             )
+        if not np.isfinite(words).all():
+            raise DataError("The words' vectors have infinite numbers or NaN.")
 
         factor = np.float32(self.vector_scale_)
-        if not hasattr(self, "word_vectors_"):
+        if not hasattr(self, "word_vectors_") or not self.word_vectors_.any():
             return words * factor
         has_vector = np.flatnonzero(self.word_vectors_.any(axis=1))
         old_tags = self.word_vectors_[has_vector] * factor
@@ -280,7 +280,6 @@ class DeepTagger(EpochAnnotator):
         layer_sizes = " → ".join(f"{size:,}" for size in sizes)
         description = f"A network of {layer_sizes} numbers and {Y.shape[1]:,} vectors"
         check_size(n_bytes, MAX_TRAINED_BYTES, description, "Use smaller layers (`hidden`, `dim`).")
-        self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +20,8 @@ from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, Ints, torch_settings
-from visterm.models.deep.word_table import WordTable, offset_for, start_vectors
-from visterm.models.epochs import EpochLoss, TrainingState, Validation
+from visterm.models.deep.word_table import BLOCK_ROWS, WordTable, start_vectors
+from visterm.models.epochs import TrainingState, Validation
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 FOLDER_KIND = "checkpoint"
@@ -120,11 +119,9 @@ class DeepFit:
         """Train, with early stopping if there are validation rows or enough images, and remove the checkpoint."""
         model = self._model
         all_images = np.arange(self._X.shape[0])
-        if valid is None:
-            rng = np.random.default_rng([self._seed, HOLD_OUT_PHASE])
-            training_ids, held_out = hold_out(all_images.size, model.share_to_hold_out, rng)
-        else:
-            training_ids, held_out = all_images, all_images[:0]
+        rng = np.random.default_rng([self._seed, HOLD_OUT_PHASE])
+        share = model.share_to_hold_out if valid is None else 0.0
+        training_ids, held_out = hold_out(all_images.size, share, rng)
         model.n_held_out_ = held_out.size
         if held_out.size == 0:
             self._train(FIRST_PHASE, all_images, valid, model.epochs)
@@ -161,16 +158,16 @@ class DeepFit:
                 if model.checkpoint is not None and n_batches_done % model.checkpoint_batches == 0:
                     self._save(phase, training, state)
 
+            def run_epoch(rate: float) -> None:
+                loss = training.run_epoch(state.epoch, rate, state.batch, state.total, after_batch)
+                state.batch, state.total, state.means_of_epoch = 0, 0.0, {"loss": loss}
+                layers = [array for layer in training.network.layers() for array in layer]
+                state.published = (*layers, training.table.rows)
+                model._publish(*state.published)
+                model._refuse_non_finite()
+
             measure = model._measure_map(validation)
-            epoch_rates = model._epochs(state, epochs, measure, monitor=self._monitor, on_epoch=self._on_epoch)
-            with closing(epoch_rates):
-                for rate in epoch_rates:
-                    loss = training.run_epoch(state.epoch, rate, state.batch, state.total, after_batch)
-                    state.batch, state.total, state.means_of_epoch = 0, 0.0, EpochLoss(loss)
-                    layers = [array for layer in training.network.layers() for array in layer]
-                    state.published = (*layers, training.table.rows)
-                    model._publish(*state.published)
-                    model._refuse_non_finite()
+            model._epochs(state, epochs, measure, run_epoch, monitor=self._monitor, on_epoch=self._on_epoch)
 
     def _training(self, phase: int, images: Ints) -> DeepTraining:
         model = self._model
@@ -186,8 +183,10 @@ class DeepFit:
             scale=model.scale_,
             rng=rng,
         )
-        if score:
-            network.offsets[-1].data += torch.from_numpy(offset_for(rows, score))
+        if score:  # the offset whose products with the rows are nearest to the score
+            sample = rows[:BLOCK_ROWS].astype(np.float64)
+            offset = np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0]
+            network.offsets[-1].data += torch.from_numpy(np.asarray(offset, np.float32))
         table = WordTable(rows, trainable=model._words_move(), device=self._device)
         tagged_images = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(

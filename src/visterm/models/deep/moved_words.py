@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from visterm.core.checks import check_number
-from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import one_blas_thread
 
 BLOCK_FLOATS = 2**21  # Number of relations in memory at a time: 8 MB for each of a few matrices
 RIDGE = 1e-6  # Added to the curvature, as a share of its mean diagonal; words don't move in directions without partners
 MAX_HALVINGS = 20
-MAX_PARTNERS = 4096  # Maximum number of tags, and of words, whose relations are kept
+MAX_PARTNERS = 4096  # Maximum number of tags, and of words that move together, whose relations are kept
 MAX_SWEEPS = 100  # Maximum number of passes over the words in each call of `_maximise`
 TOLERANCE = 1e-5  # `_maximise` ends when a pass gains less than this share of the total gain
 
@@ -46,16 +44,15 @@ def move_words(
     Newton steps with the bound σ' ≤ 1/4 in place of σ' (Böhning, Lindsay 1988), which need no learning rate. At first
     only relations to tags count, which have a unique optimum; relations between words already hold at the old vectors,
     and would keep the words from moving. Then the relations between words count, too. If there are more than
-    `MAX_PARTNERS` tags or words, this number of them is drawn, each with a larger weight: the drawn words are moved
-    together, and then every other word by its relations to the drawn words. Returns float32, (n_words, width). Raises
-    ShapeError if the shapes of the matrices do not match; DataError if a number is not finite.
+    `MAX_PARTNERS` tags, this number of them is drawn, each with a larger weight; more words are moved in groups of this
+    size. Returns float32, (n_words, width).
 
     Parameters
     ----------
     old_words : array-like, shape (n_words, old_width)
         Vectors of the words that are not tags.
     old_tags : array-like, shape (n_tags, old_width)
-        Vectors of the tags before training.
+        Vectors of the tags before training, at least one.
     new_tags : array-like, shape (n_tags, width)
         Vectors of the tags after training; the width may differ.
     about_means : bool
@@ -69,28 +66,25 @@ def move_words(
         directions in which tags hardly differ, but images do. Without a penalty, moved vectors of a sentence network
         ranked the images of held-out words worse than before; with penalty 1 about the means, they ranked them better.
     """
-    old, before, after = _check_vectors(old_words, old_tags, new_tags)
-    check_number(penalty, "penalty", least=0)
+    old, before, after = (np.asarray(matrix, np.float32) for matrix in (old_words, old_tags, new_tags))
     if about_means:
         mean = before.mean(axis=0)
         old, before, after = old - mean, before - mean, after - after.mean(axis=0)
 
-    rng = np.random.default_rng(0)
-    drawn_tags, tag_weight = _draw_partners(len(before), MAX_PARTNERS, rng)
-    drawn_words, word_weight = _draw_partners(len(old), MAX_PARTNERS, rng)
-    tag_partners = Partners(before[drawn_tags], after[drawn_tags], np.full(len(drawn_tags), tag_weight, np.float32))
+    tags = np.arange(len(before))
+    if len(tags) > MAX_PARTNERS:
+        tags = np.sort(np.random.default_rng(0).choice(len(before), MAX_PARTNERS, replace=False))
+    weights = np.full(len(tags), len(before) / len(tags), np.float32)
+    tag_partners = Partners(before[tags], after[tags], weights)
     new_words = np.zeros((len(old), after.shape[1]), np.float32)
     with one_blas_thread():
         tag_curvature = _curvature(tag_partners)  # with thousands of tags, this takes most of the time
         penalty_weight = penalty * float(np.trace(tag_curvature)) / after.shape[1]
         maximise = partial(_maximise, new_words, old, penalty_weight)
-        maximise(tag_partners, tag_curvature, np.arange(len(new_words)), None)
-        if len(drawn_words):
-            maximise(tag_partners, tag_curvature, drawn_words, word_weight)
-        other_words = np.setdiff1d(np.arange(len(new_words)), drawn_words)
-        if len(drawn_words) and len(other_words):
-            partners = _add_words(tag_partners, old, new_words, drawn_words, 2 * word_weight)
-            maximise(partners, _curvature(partners), other_words, None)
+        for start in range(0, len(old), MAX_PARTNERS):
+            ids = np.arange(start, min(start + MAX_PARTNERS, len(old)))
+            for among_words in (False, True):
+                maximise(tag_partners, tag_curvature, ids, among_words)
     return new_words
 
 
@@ -101,23 +95,23 @@ def _maximise(
     fixed: Partners,
     fixed_curvature: NDArray[np.float64],
     ids: NDArray[np.int64],
-    word_weight: float | None,
+    among_words: bool,
 ) -> None:
     """Move the words `ids`, rows of `new_words`, in place until the sum of their relations stops growing.
 
-    With `word_weight` None, only relations to the partners `fixed` count, with the curvature `fixed_curvature`. With a
-    number, relations between the moving words count, too, with this weight.
+    Relations to the partners `fixed` count, with the curvature `fixed_curvature`, and those `among_words`, if asked.
     """
-    if not len(ids):
-        return
     step_share, first_total, previous_total = 1.0, 0.0, -np.inf
-    partners = _add_words(fixed, old_words, new_words, ids, word_weight) if word_weight is not None else fixed
+    partners = fixed
+    if among_words:
+        moving = Partners(old_words[ids], new_words[ids], np.ones(len(ids), np.float32))
+        partners = Partners(*map(np.concatenate, zip(fixed, moving, strict=True)))
     moving_slice = slice(len(fixed.old), None)
     previous_rows = new_words[ids]
     step = np.zeros_like(previous_rows)
 
     for sweep in range(MAX_SWEEPS + 1):
-        if word_weight is not None:
+        if among_words:
             partners.new[moving_slice] = new_words[ids]
         total, gradients = _sum_and_gradients(new_words[ids], old_words[ids], partners, moving_slice)
         if damping:
@@ -135,7 +129,11 @@ def _maximise(
             return
         previous_total, previous_rows = total, new_words[ids]
         moving_partners = Partners(*(matrix[moving_slice] for matrix in partners))
-        step = _newton(gradients, fixed_curvature + 4 * _curvature(moving_partners), damping)
+        # Relations of two moving words count four times: (a + b)² ≤ 2a² + 2b², and they are in the sum twice
+        curvature = fixed_curvature + 4 * _curvature(moving_partners)
+        ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
+        curvature[np.diag_indices_from(curvature)] += ridge + damping
+        step = np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
         new_words[ids] = previous_rows + np.float32(step_share) * step
 
 
@@ -162,50 +160,7 @@ def _sum_and_gradients(
     return total, gradients
 
 
-def _newton(gradients: NDArray[np.float32], curvature: NDArray[np.float64], damping: float) -> NDArray[np.float32]:
-    """Divide gradients by a bound of the curvature, which is a single matrix for all words; changes `curvature`.
-
-    Relations of two moving words count four times in the bound: (a + b)² ≤ 2a² + 2b², and they are in the sum twice.
-    """
-    ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
-    curvature[np.diag_indices_from(curvature)] += ridge + damping
-    return np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
-
-
 def _curvature(partners: Partners) -> NDArray[np.float64]:
     """Return a bound of the curvature of a word's sum, by σ' ≤ 1/4 with fixed partners; shape (width, width)."""
     V = partners.new.astype(np.float64)
     return (V.T * partners.weights.astype(np.float64)) @ V / 4
-
-
-def _add_words(
-    fixed: Partners, old: NDArray[np.float32], new: NDArray[np.float32], ids: NDArray[np.int64], weight: float
-) -> Partners:
-    return Partners(
-        np.concatenate([fixed.old, old[ids]]),
-        np.concatenate([fixed.new, new[ids]]),
-        np.concatenate([fixed.weights, np.full(len(ids), weight, np.float32)]),
-    )
-
-
-def _draw_partners(n: int, max_partners: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
-    """Draw up to `max_partners` of n words or tags as partners; return their sorted rows, and the weight of each."""
-    if n <= max_partners:
-        return np.arange(n), 1.0
-    return np.sort(rng.choice(n, max_partners, replace=False)), n / max_partners
-
-
-def _check_vectors(old_words: ArrayLike, old_tags: ArrayLike, new_tags: ArrayLike) -> tuple[NDArray[np.float32], ...]:
-    inputs = {"old_words": old_words, "old_tags": old_tags, "new_tags": new_tags}
-    matrices = {name: np.asarray(matrix, np.float32) for name, matrix in inputs.items()}
-    for name, matrix in matrices.items():
-        if matrix.ndim != 2:
-            raise ShapeError(f"{name} has {matrix.ndim} dimensions; expected 2, one row per word.")
-        if not np.isfinite(matrix).all():
-            raise DataError(f"{name} has infinite or undefined numbers.")
-    words, old, new = matrices.values()
-    if words.shape[1] != old.shape[1]:
-        raise ShapeError(f"old_words has {words.shape[1]} columns, old_tags {old.shape[1]}; expected the same number.")
-    if len(old) != len(new) or not len(old):
-        raise ShapeError(f"old_tags has {len(old)} rows, new_tags {len(new)}; expected the same number, 1 or more.")
-    return words, old, new

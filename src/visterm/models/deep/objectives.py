@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from visterm.models.deep.tag_draws import DrawnTags, Ints, TagDraws
+from visterm.models.deep.tag_draws import Ints, TagDraws
 from visterm.models.deep.word_table import WordTable
 
 MAX_DISTINCT_WORDS = 12
@@ -56,20 +56,14 @@ class SampledObjective:
             return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_positive, is_negative)
 
         scores, products = rows.scores_and_products(n_positives)
-        pp_pairs, pn_pairs = (torch.from_numpy(flags).to(f.device) for flags in _pair_flags(drawn))
+        differ = drawn.positives[:, :, None] != drawn.positives[:, None, :]
+        flags = differ & drawn.is_positive[:, :, None], drawn.is_positive[:, :, None] & drawn.is_negative[:, None, :]
+        pp_pairs, pn_pairs = (torch.from_numpy(pairs.astype(np.float32)).to(f.device) for pairs in flags)
         pp_products, pn_products = products[:, :, :n_positives], products[:, :, n_positives:]
         related_cost = related_tags(
             pp_products, pn_products, pp_pairs, pn_pairs, alpha=self._alpha, printed=self._printed
         )
         return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_positive, is_negative) + related_cost
-
-
-def _pair_flags(drawn: DrawnTags) -> tuple[np.ndarray, np.ndarray]:
-    """Return flags of pairs of two different tags of an image, and of pairs of a tag and a negative of an image."""
-    positives, is_positive = drawn.positives, drawn.is_positive
-    pp_pairs = (positives[:, :, None] != positives[:, None, :]) & is_positive[:, :, None]
-    pn_pairs = is_positive[:, :, None] & drawn.is_negative[:, None, :]
-    return pp_pairs.astype(np.float32), pn_pairs.astype(np.float32)
 
 
 def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, is_positive: Tensor, is_negative: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.kernels.row_moves import move_all_rows, move_drawn_rows
+from visterm.kernels.row_moves import move_drawn_rows
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -25,10 +25,9 @@ class WordTable:
     """A table of vectors in CPU memory, trained by row-wise Adagrad (Ni et al., section 3.2).
 
     A batch takes copies of the rows that it drew to the network's device; their gradients then change only these rows
-    (unless `trainable` is False). So there is never a gradient or moment of the size of the table, except for costs
-    that need all rows: Adagrad stores one number per row in `sums`, the sum of the mean squares of its gradients.
-    `rows`, float32 (n_tags, dim), are changed in place. `taken` has, for each `take` since the last step, the tags
-    (None: all) and the tensor of their rows.
+    (unless `trainable` is False). So there is never a gradient or moment of the size of the table: Adagrad stores one
+    number per row in `sums`, the sum of the mean squares of its gradients. `rows`, float32 (n_tags, dim), are changed
+    in place. `taken` has, for each `take` since the last step, the tags and the tensor of their rows.
     """
 
     def __init__(self, rows: Floats, *, trainable: bool, device: torch.device) -> None:
@@ -36,15 +35,14 @@ class WordTable:
         self.sums: Floats = np.zeros(len(rows) if trainable else 0, np.float32)
         self.trainable = trainable
         self._device = device
-        self.taken: list[tuple[Ints | None, torch.Tensor]] = []
+        self.taken: list[tuple[Ints, torch.Tensor]] = []
 
     def take(self, tags: Ints) -> torch.Tensor:
         """Return the rows of tags as a tensor for the network, shape (*tags.shape, dim)."""
-        return self._lend(tags.reshape(-1), torch.from_numpy(self.rows[tags]).to(self._device))
-
-    def take_all(self) -> torch.Tensor:
-        """Return all rows as a tensor for the network, shape (n_tags, dim)."""
-        return self._lend(None, torch.from_numpy(self.rows).to(self._device))
+        leaf = torch.from_numpy(self.rows[tags]).to(self._device)
+        if self.trainable:
+            self.taken.append((tags.reshape(-1), leaf.requires_grad_()))
+        return leaf
 
     def step(self, rate: float) -> None:
         """Change the taken rows by their gradients, and clear `taken`."""
@@ -52,19 +50,10 @@ class WordTable:
             if leaf.grad is None:
                 continue
             gradients = np.ascontiguousarray(leaf.grad.reshape(-1, self.rows.shape[1]).cpu().numpy())
-            if tags is None:
-                move_all_rows(self.rows, self.sums, gradients, rate)
-            else:
-                keys = tags * tags.size + np.arange(tags.size)  # sorting numbers takes a fifth of the time of `argsort`
-                keys.sort()
-                move_drawn_rows(self.rows, self.sums, tags, keys % tags.size, gradients, rate)
+            keys = tags * tags.size + np.arange(tags.size)  # sorting numbers takes a fifth of the time of `argsort`
+            keys.sort()
+            move_drawn_rows(self.rows, self.sums, tags, keys % tags.size, gradients, rate)
         self.taken = []
-
-    def _lend(self, tags: Ints | None, leaf: torch.Tensor) -> torch.Tensor:
-        """Record a tensor and its tags (None: all, in order) for the next `step`."""
-        if self.trainable:
-            self.taken.append((tags, leaf.requires_grad_()))
-        return leaf
 
 
 def start_vectors(
@@ -97,15 +86,6 @@ def start_vectors(
             block *= np.float32(math.sqrt(0.5))
             block[:, -1] = math.sqrt(0.5)
     return rows, factor
-
-
-def offset_for(rows: Floats, score: float) -> Floats:
-    """Return the vector, (dim,), whose products with all rows are nearest to a score, by least squares.
-
-    If there are more than 16,384 rows, the first 16,384 are used.
-    """
-    sample = rows[:BLOCK_ROWS].astype(np.float64)
-    return np.asarray(np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0], np.float32)
 
 
 def check_vectors(vectors: Floats, n_tags: int, dim: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from visterm.core.learned import Array, Kind
 from visterm.core.products import product
 from visterm.core.threads import one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, Limit
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 
 
@@ -54,6 +55,12 @@ class Als(Annotator):
     learned: ClassVar[dict[str, Kind]] = {
         "weights_": Array("float32", (None, "dim")),
         "tag_rows_": Array("float32", ("n_tags_", "dim")),
+    }
+    limits: ClassVar[dict[str, Limit]] = {
+        "dim": check_count,
+        "epochs": check_count,
+        "regularization": partial(check_number, above=0),
+        "alpha": partial(check_number, above=0),
     }
     test_params: ClassVar[Mapping[str, object]] = {"dim": 8, "epochs": 3}
     uses_pair_weights: ClassVar[bool] = True
@@ -98,9 +105,3 @@ class Als(Annotator):
         n_rows = self.n_features_in_ + (not getattr(self, "by_number_", False))
         if self.weights_.shape[0] != n_rows:
             raise DataError(f"weights_ has {self.weights_.shape[0]} rows; expected {n_rows}")
-
-    def _check_settings(self) -> None:
-        for name in ("dim", "epochs"):
-            check_count(getattr(self, name), name)
-        for name in ("regularization", "alpha"):
-            check_number(getattr(self, name), name, above=0)

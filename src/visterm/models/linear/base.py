@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,11 +13,9 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind
 from visterm.core.products import product
 from visterm.core.types import Matrix
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Annotator
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 MAX_WEIGHT_BYTES = 2**33
 

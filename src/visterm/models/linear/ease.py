@@ -11,14 +11,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from visterm.core.checks import check_count, check_number, check_size, check_tags
+from visterm.core.checks import check_count, check_size, check_tags
 from visterm.core.errors import DataError, UserError
-from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike
-from visterm.models.base import SideKnowledge
+from visterm.models.base import Limit, row_blocks
 from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge
@@ -27,7 +26,6 @@ ALPHAS = tuple(10.0 ** (step / 2) for step in range(-2, 10))  # Tried from the m
 MAX_CHOICE_TAGS, MAX_CHOICE_IMAGES = 3000, 20_000  # To choose the penalty: its time grows with the cube of the tags
 MAX_CHOICE_SCORES = 2**24  # Of the images without a tag, fewer are judged if there are many tags
 MIN_CHOICE_IMAGES = 500  # With this many images of three tags, images of two are not used to choose
-BLOCK_BYTES = 2**25
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -76,6 +74,8 @@ class Ease(Ridge):
         "tag_rows_": Array("float32", ("n_tags_", None), required=False),
     }
 
+    limits: ClassVar[dict[str, Limit]] = {"max_inputs": check_count}
+
     uses_pair_weights: ClassVar[bool] = True
 
     max_inputs: int = 10_000
@@ -107,7 +107,6 @@ class Ease(Ridge):
         Y_new : array-like or sparse, shape (n_images, n_new)
             Above 0: the image has the new tag.
         """
-        check_fitted(self)
         X = self._check_features(X)
         added = sp.csr_array(check_tags(Y_new, X.shape[0]) > 0, dtype=np.float32)
         with one_blas_thread():
@@ -120,29 +119,10 @@ class Ease(Ridge):
         self.n_tags_ += len(rows)
         return self
 
-    def fit_leaving_out(
-        self, Y: MatrixLike, images: NDArray[np.int64], tags: NDArray[np.int64], *, side: SideKnowledge | None = None
-    ) -> NDArray[np.float32]:
-        """Fit on images known by number; return scores of `images`, each as if it had lacked one tag in the fit.
-
-        The scores, shape (len(images), n_tags), are those of a fit without tag ``tags[i]`` of ``images[i]``. They need
-        no second inverse: without one entry of `Y`, it has a correction of rank two. `side` is that of `fit`.
-        """
-        with self._fitting(None, Y, side=side) as (_, Y, rng, _):
-            inverse, given = self._fit_by_number(Y, rng), sp.csr_array(self.weighted(Y), dtype=np.float64)
-        scores = np.empty((images.size, self.n_tags_), np.float32)
-        for part in blocks(images.size, 8 * self.n_tags_):  # a dozen arrays of this shape
-            scores[part] = self._left_out(inverse, given, images[part], tags[part])
-        return scores
-
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        if getattr(self, "by_number_", False):
-            self._fit_by_number(Y, rng)
-        else:
+        if not getattr(self, "by_number_", False):
             super()._fit(X, Y, rng)
-
-    def _fit_by_number(self, Y: sp.csr_array, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Fit on images known by number; return the inverse ``P``, shape (n_inputs, n_inputs)."""
+            return
         self.check_settings()
         given = self.weighted(Y)
         counts = np.asarray(given.sum(axis=0))
@@ -160,33 +140,14 @@ class Ease(Ridge):
             self.alpha_ = choose_alpha(given, rng) if self.alpha is None else float(self.alpha)
             inverse = self._inverse()
             weights, diagonal = np.empty((n_tags, n_inputs), np.float32), np.diag(inverse)
-            for rows in blocks(n_inputs, n_inputs):
+            for rows in row_blocks(n_inputs, 8 * n_inputs):
                 weights[self.inputs_[rows]] = -inverse[rows] / diagonal[rows, None]  # `inverse` is symmetric
             weights[self.inputs_, np.arange(n_inputs)] = 0
             others = np.setdiff1d(np.arange(n_tags), self.inputs_)
-            for rows in blocks(others.size, n_inputs):
+            for rows in row_blocks(others.size, 8 * n_inputs):
                 moments = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_)
                 weights[others[rows]] = moments @ inverse
         self.tag_rows_ = weights
-        return inverse
-
-    def _left_out(
-        self, inverse: NDArray[np.float64], given: sp.csr_array, images: NDArray[np.int64], tags: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return the scores of `images` without one tag each, see `without_entries`."""
-        weights = dense(given[images].multiply(one_each(tags, self.n_tags_)).sum(axis=1))
-        left_out = sp.csr_array(sp.diags_array(weights) @ one_each(tags, self.n_tags_)[:, self.inputs_])
-        k = sp.csr_array(given[images][:, self.inputs_] - left_out)
-        kP, diagonal = without_entries(inverse, k, left_out)
-        scores = np.empty((images.size, self.n_tags_))
-        scores[:, self.inputs_] = dense(k) - kP / diagonal
-        others = np.setdiff1d(np.arange(self.n_tags_), self.inputs_)
-        moments = self.given_.T.astype(np.float64) @ given[:, others]
-        lost = dense(left_out.multiply(kP).sum(axis=1))[:, None] * dense(given[images][:, others])
-        scores[:, others] = kP @ moments - lost
-        hidden = np.flatnonzero(np.isin(tags, others))
-        scores[hidden, tags[hidden]] -= weights[hidden] * k[hidden].multiply(kP[hidden]).sum(axis=1)
-        return scores
 
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
         self.tag_rows_ = np.ascontiguousarray(np.vstack([weights, intercept]).T)
@@ -195,10 +156,6 @@ class Ease(Ridge):
         if not hasattr(self, "given_"):
             return super()._image_rows(X)
         return sp.csr_array(sp.csr_array(X) @ self.given_)
-
-    def _check_settings(self) -> None:
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        check_count(self.max_inputs, "max_inputs")
 
     def _check_learned(self) -> None:
         width = getattr(self, "inputs_", np.empty(self.n_features_in_ + 1)).size
@@ -217,18 +174,11 @@ class Ease(Ridge):
         return inverse_gram(gram(self.given_), self.alpha_)
 
 
-def blocks(n: int, width: int) -> Iterator[slice]:
-    """Yield slices of n rows of float64, `width` columns each, in blocks of limited size."""
-    step = max(1, BLOCK_BYTES // (8 * max(width, 1)))
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
-
-
 def gram(given: sp.csr_array) -> NDArray[np.float64]:
     """Return ``YᵀY`` as an array, without the same matrix as CSR."""
     by_tag, n_tags = sp.csr_array(given.T, dtype=np.float64), given.shape[1]
     products = np.empty((n_tags, n_tags))
-    for rows in blocks(n_tags, n_tags):
+    for rows in row_blocks(n_tags, 8 * n_tags):
         products[rows] = dense(by_tag[rows] @ given)
     return products
 
@@ -238,35 +188,11 @@ def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]
     gram[np.diag_indices_from(gram)] += alpha
     factor, _ = lapack.dpotrf(gram.T, lower=0, overwrite_a=1)  # in Fortran order, without a copy
     inverse, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
-    for rows in blocks(len(inverse), len(inverse)):
+    for rows in row_blocks(len(inverse), 8 * len(inverse)):
         inverse[rows, : rows.start] = inverse[: rows.start, rows].T
         square = inverse[rows, rows]
         square[...] = np.triu(square) + np.triu(square, 1).T
     return np.asarray(inverse)
-
-
-def one_each(tags: NDArray[np.int64], n_tags: int) -> sp.csr_array:
-    """Return rows with a single 1, in the columns `tags`."""
-    return sp.csr_array((np.ones(tags.size), tags, np.arange(tags.size + 1)), shape=(tags.size, n_tags))
-
-
-def without_entries(
-    inverse: NDArray[np.float64], k: sp.csr_array, left_out: sp.csr_array
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return ``k P'`` and the diagonal of ``P'`` for each image, where ``P' = (G - y yᵀ + k kᵀ + alpha I)⁻¹``.
-
-    ``y = k + left_out`` is the image's row in the fit, and ``k`` the same row without one tag. `inverse` is ``P``, of
-    the fit. All results have the shape (n_images, n_inputs).
-    """
-    y = sp.csr_array(k + left_out)
-    Py, Pk = y @ inverse, k @ inverse
-    yPy, kPk, yPk = (np.asarray(a.multiply(b).sum(axis=1)) for a, b in ((y, Py), (k, Pk), (y, Pk)))
-    # Woodbury: P' = P - [Py Pk] M⁻¹ [Py Pk]ᵀ with M of shape (2, 2)
-    M = np.linalg.inv(np.moveaxis(np.array([[yPy - 1, yPk], [yPk, kPk + 1]]), 2, 0))
-    along = np.einsum("nij,nj->ni", M, np.stack([yPk, kPk], axis=1))
-    kP = Pk - along[:, :1] * Py - along[:, 1:] * Pk
-    diagonal = np.diag(inverse) - M[:, 0, :1] * Py**2 - 2 * M[:, 0, 1:] * Py * Pk - M[:, 1, 1:] * Pk**2
-    return kP, diagonal
 
 
 def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
@@ -311,7 +237,7 @@ def reciprocal_ranks(
     known: sp.csr_array, B: NDArray[np.float32], images: NDArray[np.int64], hidden: NDArray[np.int64]
 ) -> Iterator[NDArray[np.float64]]:
     """Yield the reciprocal rank of each image's hidden tag among all tags that it lacks in `known`, in blocks."""
-    for part in blocks(images.size, B.shape[1]):
+    for part in row_blocks(images.size, 8 * B.shape[1]):
         rows = known[images[part]]
         scores = np.asarray(rows @ B, np.float32)
         score = scores[np.arange(len(scores)), hidden[part]][:, None]

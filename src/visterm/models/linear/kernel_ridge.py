@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,13 +17,11 @@ from visterm.core.learned import Array, Kind, Number
 from visterm.core.products import column_means, dense, product
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, Limit, row_blocks
 from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 Doubles = NDArray[np.float64]
 
@@ -31,7 +30,6 @@ ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Penalties to try, from strong to weak
 DEFAULT_ALPHA = 0.3  # Used if there is no data to choose by
 
 CHOICE_ROWS = 1000  # Use at most this many images to choose the settings: the time grows with their cube
-BLOCK_BYTES = 2**25
 MAX_KERNEL_BYTES = 2**33
 
 ROUNDING = 1e-8  # Added to the diagonal of the landmarks' kernel, whose values there are 1
@@ -89,17 +87,18 @@ class KernelRidge(Annotator):
         "frequencies_": Array("float32", ("n_tags_",), least=0, most=1),
     }
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "landmarks": check_count,
+        "gamma": partial(check_number, above=0, otherwise="or None to have it chosen"),
+        "alpha": partial(check_number, above=0, otherwise="or None to have it chosen"),
+    }
+
     test_params: ClassVar[Mapping[str, object]] = {"landmarks": 200}
 
     gamma: float | None = None
     alpha: float | None = None
     landmarks: int = 5000
     random_state: RandomState = 0
-
-    def _check_settings(self) -> None:
-        check_count(self.landmarks, "landmarks")
-        check_number(self.gamma, "gamma", above=0, otherwise="or None to have it chosen")
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()
@@ -119,7 +118,7 @@ class KernelRidge(Annotator):
         rows = unit_rows(X)
         scores = np.empty((X.shape[0], self.n_tags_), np.float32)
         with one_blas_thread():
-            for part in _parts(X.shape[0], self.rows_.shape[0]):
+            for part in row_blocks(X.shape[0], 8 * self.rows_.shape[0]):
                 kernel = self._kernel(rows[part], self.rows_).astype(np.float32)
                 scores[part] = product(kernel, self.dual_)
         scores += self.frequencies_
@@ -171,7 +170,7 @@ class KernelRidge(Annotator):
             moment = given.toarray() - frequencies
         else:
             square, moment = np.zeros((m, m)), np.zeros((m, given.shape[1]))
-            for part in _parts(n, m):
+            for part in row_blocks(n, 8 * m):
                 kernel = self._kernel(rows[part], self.rows_)
                 square += kernel.T @ kernel
                 moment += kernel.T @ (given[part].toarray() - frequencies)
@@ -189,8 +188,3 @@ def _leave_one_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
     dual = cho_solve((factor, lower), targets - targets.mean(axis=0))
     inverse, _ = lapack.dpotri(factor, lower=lower, overwrite_c=True)
     return np.asarray(targets - dual / np.diag(inverse)[:, None])
-
-
-def _parts(n: int, width: int) -> list[slice]:
-    step = max(1, BLOCK_BYTES // (8 * width))
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]

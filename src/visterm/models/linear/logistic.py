@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import mean_square_norm
 from visterm.models.stopping import OnEpoch, hold_out
@@ -64,6 +66,11 @@ class Logistic(LinearAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(above=0)}
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "alpha": partial(check_number, above=0, otherwise="or None to have it chosen"),
+        "valid_share": partial(check_number, least=0, below=1),
+    }
+
     test_params: ClassVar[Mapping[str, object]] = {"alpha": 0.01}
 
     alpha: float | None = None
@@ -86,18 +93,13 @@ class Logistic(LinearAnnotator):
             solver = LogisticSolver(X, given)
             self.alpha_ = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
             if self.alpha is None:
-                training_ids, held_out = np.arange(X.shape[0]), np.empty(0, np.int64)
-                if valid is None:
-                    training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+                share = self.share_to_hold_out if valid is None else 0.0
+                training_ids, held_out = hold_out(X.shape[0], share, rng)
                 rows, tags = (X[held_out], given[held_out]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
                 if rows.shape[0] and tags.nnz:
-                    self.alpha_ = solver.choose_alpha(training_ids, rows, tags, monitor)
+                    self.alpha_ = solver.choose_alpha(training_ids, rows, tags)
             solver.solve(self.alpha_)
         self._keep(*solver.weights(), X)
-
-    def _check_settings(self) -> None:
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        check_number(self.valid_share, "valid_share", least=0, below=1)
 
 
 class LogisticSolver:
@@ -144,7 +146,7 @@ class LogisticSolver:
         self._W = np.zeros((self._rows.shape[1], given.shape[1]), np.float32)
         self._b = np.log(share / (1 - share)).astype(np.float32)
 
-    def choose_alpha(self, training_ids: NDArray[np.int64], X: Matrix, given: Matrix, monitor: Progress) -> float:
+    def choose_alpha(self, training_ids: NDArray[np.int64], X: Matrix, given: Matrix) -> float:
         """Return the penalty whose solution for some images ranks the tags of other images, `X`, best."""
         best, best_map = float(ALPHAS[0]), -1.0
         for alpha in ALPHAS:

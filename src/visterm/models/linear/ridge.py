@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from visterm.core.learned import Kind, Number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import fit_ridge, leave_one_out, mean_square_norm
 
@@ -77,6 +79,10 @@ class Ridge(LinearAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(above=0)}
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "alpha": partial(check_number, above=0, otherwise="or None to have it chosen")
+    }
+
     test_params: ClassVar[Mapping[str, object]] = {}
 
     alpha: float | None = None
@@ -91,6 +97,3 @@ class Ridge(LinearAnnotator):
             self.alpha_ = choose_penalty(X, given, scale, rng).alpha if self.alpha is None else float(self.alpha)
             fitted = fit_ridge(X, given, self.alpha_ * scale)
         self._keep(fitted.weights, fitted.intercept, X)
-
-    def _check_settings(self) -> None:
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")

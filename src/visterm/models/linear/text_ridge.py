@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,13 +19,12 @@ from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, MatrixLike, RandomState
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
+from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
 from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
 from visterm.models.neighbours.distances import row_squares
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -114,6 +114,10 @@ class TextRidge(LinearAnnotator):
     fixed_image_rows: ClassVar[bool] = True
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
     takes: ClassVar[tuple[str, ...]] = ("word_vectors",)
+    limits: ClassVar[dict[str, Limit]] = {
+        "alpha": partial(check_number, above=0, otherwise="or None to have it chosen"),
+        "text_weight": partial(check_number, least=0, otherwise="or None to have it chosen"),
+    }
     test_params: ClassVar[Mapping[str, object]] = {}
 
     text_rows_: Floats = field(init=False)
@@ -164,7 +168,6 @@ class TextRidge(LinearAnnotator):
         new tags, and `word_vectors`, (n_new, n_features), the vectors of the new tags. A tag without an image is scored
         by its vector alone.
         """
-        check_fitted(self)
         X = self._check_features(X)
         Y = check_tags(Y_new, X.shape[0])
         with one_blas_thread():
@@ -295,10 +298,6 @@ class TextRidge(LinearAnnotator):
         weights, bias = super()._scorer(x, tag)
         length = float(np.sqrt(row_squares(x)[0]))
         return weights / (length or 1.0), bias
-
-    def _check_settings(self) -> None:
-        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
-        check_number(self.text_weight, "text_weight", least=0, otherwise="or None to have it chosen")
 
 
 def _unit(X: Matrix) -> Matrix:

@@ -6,7 +6,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,12 +18,10 @@ from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
+from visterm.models.base import Annotator, Limit, row_blocks
 
 Ids: TypeAlias = NDArray[np.int64]
 Cosines: TypeAlias = NDArray[np.float32]
@@ -31,7 +30,6 @@ NEIGHBORS = (10, 20, 40, 80, 160)
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 CHOICE_ROWS = 1000  # Use at most this many training images, each left out in turn, to choose the settings
-BLOCK_BYTES = 2**25
 MAX_TAGS_BYTES = 2**29  # Maximum size of the training tags in an ONNX graph, one byte per image and tag
 TAG_NEIGHBORS, SHRINKAGE = 200, 10.0  # For images known by number: neighbours per tag, see `Knn`
 SMALLEST_FLOAT = float(np.finfo(np.float32).tiny)
@@ -81,6 +79,11 @@ class VotingAnnotator(Annotator):
         "given_": TAGS_OF_IMAGES,
     }
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "n_neighbors": partial(check_count, otherwise="or None to have it chosen"),
+        "power": partial(check_number, least=0, otherwise="or None to have it chosen"),
+    }
+
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()
         self.rows_ = unit_rows(X)
@@ -92,10 +95,6 @@ class VotingAnnotator(Annotator):
         neighbours = self._neighbors(unit_rows(X), self.n_neighbors_)
         parts = [votes(ids, cosines, self.given_, self.power_) for ids, cosines in neighbours]
         return sp.csr_array(sp.vstack(parts, format="csr"))
-
-    def _check_settings(self) -> None:
-        check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
-        check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
 
     def _prepare(self, rng: np.random.Generator) -> None:
         """Build an index of `rows_`, for models that need more than the rows."""
@@ -162,17 +161,15 @@ def nearest_tags(given: sp.csr_array, n_neighbors: int, power: float) -> sp.csr_
     is_given: Any = sp.csr_array(given > 0, dtype=np.float32)
     lengths = np.maximum(np.sqrt(np.asarray(given.power(2).sum(axis=0), np.float64)), SMALLEST_FLOAT)
     by_tag, is_by_tag = sp.csr_array(given.T), sp.csr_array(is_given.T)
-    step = max(1, BLOCK_BYTES // (4 * n_tags))
     parts = []
-    for start in range(0, n_tags, step):
-        stop = min(start + step, n_tags)
-        shared = (is_by_tag[start:stop] @ is_given).toarray()
-        cosines = (by_tag[start:stop] @ given).toarray() / (lengths[start:stop, None] * lengths)
+    for tags in row_blocks(n_tags, 4 * n_tags):
+        shared = (is_by_tag[tags] @ is_given).toarray()
+        cosines = (by_tag[tags] @ given).toarray() / (lengths[tags, None] * lengths)
         similarities = cosines**power * (shared / (shared + SHRINKAGE))
-        similarities[np.arange(stop - start), np.arange(start, stop)] = 0
+        np.fill_diagonal(similarities[:, tags], 0)
         ids, values = top_k(np.ascontiguousarray(similarities, np.float32), n_neighbors)
-        rows = np.repeat(np.arange(stop - start), n_neighbors)
-        parts.append(sp.csr_array((values.ravel(), (rows, ids.ravel())), shape=(stop - start, n_tags)))
+        starts = np.arange(len(ids) + 1) * n_neighbors
+        parts.append(sp.csr_array((values.ravel(), ids.ravel(), starts), shape=similarities.shape))
 
     nearest = sp.csr_array(sp.vstack(parts, format="csr"))
     nearest.eliminate_zeros()
@@ -241,9 +238,7 @@ class Knn(VotingAnnotator):
 
     def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
         n = self.rows_.shape[0]
-        k = min(k, n)
-        step = max(1, BLOCK_BYTES // (4 * n))
-        for start in range(0, X.shape[0], step):
+        for rows in row_blocks(X.shape[0], 4 * n):
             with one_blas_thread():
-                cosines = dense(X[start : start + step] @ self.rows_.T)
-            yield top_k(np.ascontiguousarray(cosines, np.float32), k)
+                cosines = dense(X[rows] @ self.rows_.T)
+            yield top_k(np.ascontiguousarray(cosines, np.float32), min(k, n))

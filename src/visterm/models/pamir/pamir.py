@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +20,7 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, MatrixLike
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.retrieval import TOP_IMAGES, gains_of, rank_queries
-from visterm.models.base import BLOCK_BYTES, Limit
+from visterm.models.base import Limit, row_blocks
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, TripletTraining
@@ -29,9 +28,6 @@ from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
 from visterm.models.ranking.training import RankingState, Training, TrainingContext, positive_tags
 from visterm.models.stopping import HeldOutFit, OnEpoch
-
-if TYPE_CHECKING:
-    pass
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
@@ -226,12 +222,8 @@ class Pamir(LinearRanker):
             training_queries = queries if training_ids is None else queries.among(training_ids)
             training = self._triplets(X, training_ids, training_queries, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                rates = self._epochs(state, epochs, self._measure_queries(valid), monitor=monitor, on_epoch=on_epoch)
-                with closing(rates):
-                    for rate in rates:
-                        state.means_of_epoch = training.run_epoch(rate)
-                        self._publish_means(state, team)
-            del state, training, rates  # the next training needs their memory
+                self._train(training, state, epochs, self._measure_queries(valid), team, monitor, on_epoch)
+            del state, training  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, X[training_ids], positives[training_ids])
                 self._held_out = HeldOutFit(held_out, with_ones(X[held_out]), self.tag_rows_)
@@ -254,9 +246,7 @@ class Pamir(LinearRanker):
         X, queries = validation.X, validation.queries.among(np.arange(validation.X.shape[0]))
 
         def blocks() -> Iterator[tuple[slice, Floats]]:
-            step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
-            for start in range(0, X.shape[0], step):
-                rows = slice(start, min(start + step, X.shape[0]))
+            for rows in row_blocks(X.shape[0], 4 * self.n_tags_):
                 yield rows, self._scores(with_ones(X[rows]))
 
         def measure() -> float:

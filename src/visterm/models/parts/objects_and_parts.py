@@ -18,7 +18,7 @@ from visterm.core.types import Matrix, MatrixLike, PairRanking
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
-from visterm.models.parts.pairs import best_pairs, ranks_of_pairs
+from visterm.models.parts.pairs import best_pairs, known_tags, ranks_of_pairs
 from visterm.models.parts.related_training import RelatedImages, RelatedTraining, RowLayout
 from visterm.models.parts.relations import Quadruplets, check_relations, listed_and_suggested
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
@@ -173,7 +173,6 @@ class ObjectsAndParts(EmbeddingRanker):
             Whether a whole (row) can have a part (column); impossible pairs come last, with scores of about -1e30.
             None: all pairs are possible, even a tag with itself, as in the paper.
         """
-        check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
         if len(A) != len(B):
             raise ShapeError(f"There are {len(A)} images of objects and {len(B)} of parts; expected the same number.")
@@ -191,7 +190,8 @@ class ObjectsAndParts(EmbeddingRanker):
             )
 
         S, relation_terms = (B, F) if parts is None else (A, F.T)
-        tags = self._known_tags(objects if parts is None else parts, len(A))
+        labels, name = (objects, "objects") if parts is None else (parts, "parts")
+        tags = known_tags(name, np.asarray(labels), len(A), self.n_tags_)
         ids, scores = top_k(np.ascontiguousarray(S + relation_terms[tags]), check_k(k, self.n_tags_))
         scores += np.take_along_axis(A if parts is None else B, tags[:, None], axis=1)
         known_labels = np.repeat(tags[:, None], ids.shape[1], axis=1)
@@ -202,7 +202,7 @@ class ObjectsAndParts(EmbeddingRanker):
         check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()
-        whole_tags = self._known_tags(tags, len(tags))
+        whole_tags = known_tags("wholes", tags, len(tags), self.n_tags_)
         scores = as_whole[whole_tags] @ as_part.T
         if (certainties := self._known_and_suggested()) is not None:
             scores += certainties[whole_tags].toarray()
@@ -262,16 +262,6 @@ class ObjectsAndParts(EmbeddingRanker):
     def _known_siblings(self, n_tags: int) -> Ints:
         siblings = getattr(self, "siblings_", None) if self.siblings is None else self.siblings
         return check_relations([] if siblings is None else siblings, n_tags)
-
-    def _known_tags(self, tags: ArrayLike | None, n: int) -> Ints:
-        labels = np.asarray(tags)
-        if labels.shape != (n,) or labels.dtype.kind not in "iu":
-            raise ShapeError(
-                f"The known labels have the shape {labels.shape}; expected one tag's number for each of {n}."
-            )
-        if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < self.n_tags_:
-            raise DataError(f"A label is tag {labels.max()}, but this model knows {self.n_tags_} tags, from 0 on.")
-        return labels.astype(np.int64)
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
         part_of, siblings = self.known("part_of"), self._side.siblings

@@ -68,7 +68,7 @@ def ranks_of_pairs(
     Raises the same errors as `best_pairs`, and DataError if a tag doesn't exist.
     """
     A, B, terms = _check_scores(A, B, F)
-    i, j = _check_tags("objects", objects, *A.shape), _check_tags("parts", parts, *A.shape)
+    i, j = known_tags("objects", objects, *A.shape), known_tags("parts", parts, *A.shape)
     ranks = np.empty(len(A), np.int64)
     _in_parts(lambda start, stop: pair_ranks(A, B, terms, i, j, start, stop, ranks), len(A), n_jobs)
     return ranks
@@ -93,7 +93,8 @@ def _check_finite(name: str, values: Floats) -> None:
     check_magnitude(values, MAX_VALUE, name)
 
 
-def _check_tags(name: str, tag_ids: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
+def known_tags(name: str, tag_ids: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
+    """Return the tags of n rows as int64; raises ShapeError without one per row, DataError if one is unknown."""
     tags = np.asarray(tag_ids)
     if tags.shape != (n,) or not (np.issubdtype(tags.dtype, np.integer) or n == 0):
         raise ShapeError(f"{name} has the shape {tags.shape} and type {tags.dtype}; expected ({n},) whole numbers.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_size
-from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.errors import DataError, ShapeError
 from visterm.core.types import MatrixLike, RandomState
 
 MAX_SIMILARITY_BYTES = 2 << 30
@@ -32,7 +33,7 @@ class Quadruplets:
     with itself. Raises ShapeError if the relations are not pairs of columns of Y; DataError if a tag is part of itself,
     or no relation has images of both its tags.
 
-    Quadruplet `i` depends only on `i` and the seed: you can start anywhere, and read the stream in any blocks.
+    Quadruplet `i` depends only on `i` and the seed.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class Quadruplets:
         by_tag.sort_indices()
         pairs = check_relations(relations, by_tag.shape[1])
         candidates = [_sides(by_tag, part_tag, whole_tag) for part_tag, whole_tag in pairs]
-        counts = np.array([sides.n_pairs for sides in candidates], np.int64)
+        counts = np.array([s.wholes.size * s.parts.size - s.n_shared for s in candidates], np.int64)
         self.relations = pairs[counts > 0]
         self.counts = counts[counts > 0]
         if not self.counts.size:
@@ -75,7 +76,7 @@ class Quadruplets:
                 "Pass relations between tags that images have."
             )
 
-        usable = [sides for sides in candidates if sides.n_pairs]
+        usable = list(compress(candidates, counts))
         self._wholes, self._first_whole = _concatenate([sides.wholes for sides in usable])
         self._parts, self._first_part = _concatenate([sides.parts for sides in usable])
         self._n_shared = np.array([sides.n_shared for sides in usable], np.int64)
@@ -87,16 +88,10 @@ class Quadruplets:
         """The number of different quadruplets."""
         return sum(int(count) for count in self.counts)
 
-    def draw(self, n: int, *, start: int = 0) -> QuadrupletBlock:
-        """Return quadruplets `start` to `start + n - 1` of the stream.
-
-        Raises UserError if `n` is not a whole number of 1 or more, or `start` is below 0.
-        """
+    def draw(self, n: int) -> QuadrupletBlock:
+        """Return the first quadruplets of the stream; raises UserError if `n` is not a whole number of 1 or more."""
         check_count(n, "n")
-        if start < 0:
-            raise UserError(setting="start", value=start, expected="a whole number of 0 or more")
-        # One count of Philox gives four numbers, enough for one quadruplet, so the stream can start anywhere.
-        bits = np.random.Philox(key=self._key).advance(int(start))
+        bits = np.random.Philox(key=self._key)  # one count gives four numbers, enough for one quadruplet
         relation_draw, pair_draw = np.random.Generator(bits).random((int(n), 4)).T[:2]
         relation = np.minimum(np.searchsorted(self._cumulated, relation_draw, side="right"), self.counts.size - 1)
         n_parts = self._first_part[relation + 1] - self._first_part[relation]
@@ -131,7 +126,7 @@ def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ShapeError(
             f"The relations have shape {array.shape} and type {array.dtype}; "
-            "expected pairs (part, whole) of tag columns."
+            "expected pairs of tag columns: (part, whole), or (tag, ancestor) in a tree."
         )
 
     if array.min() < 0 or array.max() >= n_tags:
@@ -149,11 +144,6 @@ class _Sides(NamedTuple):
     wholes: NDArray[np.int64]
     parts: NDArray[np.int64]
     n_shared: int
-
-    @property
-    def n_pairs(self) -> int:
-        """The number of pairs of two different images."""
-        return self.wholes.size * self.parts.size - self.n_shared
 
 
 def _sides(by_tag: sp.csc_array, part_tag: int, whole_tag: int) -> _Sides:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_choice, check_count, check_flag, check_number
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
-from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.row_moves import limit_norms
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
@@ -28,9 +29,6 @@ from visterm.models.ranking.ridge_start import ridge_factors
 from visterm.models.ranking.training import RankingState, Training, TrainingContext
 from visterm.models.ranking.warp import Objective, PairTraining
 from visterm.models.stopping import OPEN
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 PAIR_LIMITS: dict[str, Limit] = {
     "block": partial(check_count, otherwise="or None to have it chosen"),
@@ -53,7 +51,7 @@ DRAW_LIMITS: dict[str, Limit] = {
 
 RIDGE_RATE = 0.1  # Factor of the learning rate with start values from ridge regression
 RIDGE_GROWTH = 0.5  # Then vectors may first be half as long as the longest, which belong to rare features
-START_ROWS = 16_384  # Number of start rows that a thread draws at a time
+START_ROWS = 16_384  # Number of start rows that are drawn at a time
 
 USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
 """An image's deviation is estimated as if 100 more tags had a variance of 0.5, as is usual with a margin of 1: few tags
@@ -255,16 +253,12 @@ class EmbeddingRanker(PairRanker):
         """Draw rows within the maximum norm; many rows are drawn in parts, each with its own random generator."""
         rows = np.empty((n_rows, self.dim), np.float32)
         starts = range(0, n_rows, START_ROWS)
-        generators = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
-
-        def draw_part(number: int) -> None:
-            part = rows[starts[number] : starts[number] + START_ROWS]
-            generators[number].standard_normal(out=part, dtype=np.float32)
+        for start in starts:
+            part = rows[start : start + START_ROWS]
+            generator = rng if len(starts) == 1 else np.random.default_rng(rng.integers(2**63))
+            generator.standard_normal(out=part, dtype=np.float32)
             part *= deviation
             limit_norms(part, self.max_norm)
-
-        with Team(resolve_jobs(self.n_jobs)) as team:
-            team.run(draw_part, len(starts))
         return rows
 
     def _resume(self) -> Weights:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
 from visterm.kernels.row_moves import make_rule, move_rows
-from visterm.kernels.rows import Rows, add_outer, add_steps, copy_rows, dense_rows, embed, sparse_rows
+from visterm.kernels.rows import Rows, add_outer, add_steps, dense_rows, embed, sparse_rows
 from visterm.models.epochs import Floats
 
 Ints = NDArray[np.int64]
@@ -122,7 +122,7 @@ class EmbeddedImages:
         if self._dense:
             np.matmul(self._block_features[: self._n][part], self._A, out=out[:, : self._A.shape[1]])
         elif self.by_number:
-            copy_rows(self._A, self._images[part], out)
+            out[:, : self._A.shape[1]] = self._A[self._images[part]]
         else:
             embed(self._sparse_features, self._images[part], self._A, out)
 

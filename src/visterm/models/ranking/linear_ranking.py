@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_number
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.types import Matrix
+from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Weights, mean_length
 from visterm.models.linear.base import with_ones
 from visterm.models.ranking.ranker import PairRanker
-
-if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import GraphSteps
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from visterm.core.products import dense
 from visterm.core.types import Matrix
+from visterm.models.base import row_blocks
 from visterm.models.epochs import Floats
 
 POSITIVE_WEIGHT = 10.0  # Of 1 to 30 the best on validation rows, judged by old and new tags together
@@ -15,7 +16,6 @@ PENALTY = 1e-3  # As a share of the mean square of a component of the image rows
 DIRECT_WIDTH = 3000  # With wider rows, conjugate gradients solve the system without forming it
 CG_TOLERANCE = 1e-5
 CG_ITERATIONS = 500
-BLOCK_BYTES = 2**25
 
 
 def fit_new_tags(U: Matrix, V: Floats, positives: sp.csr_array) -> Floats:
@@ -68,6 +68,5 @@ def _solve_wide(U: Matrix, u: NDArray[np.float64], penalty: float, target: NDArr
 
 
 def _best_scores(U: Matrix, V: Floats) -> Floats:
-    step = max(1, BLOCK_BYTES // (4 * len(V)))
-    parts = [np.asarray(U[start : start + step] @ V.T).max(axis=1) for start in range(0, U.shape[0], step)]
+    parts = [np.asarray(U[rows] @ V.T).max(axis=1) for rows in row_blocks(U.shape[0], 4 * len(V))]
     return np.concatenate(parts) if parts else np.empty(0, np.float32)

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
-from visterm.core.estimator import check_fitted
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, MatrixLike
 from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Validation, Weights, epoch_record
+from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Validation, Weights, epoch_record
 from visterm.models.ranking.new_tags import fit_new_tags
 from visterm.models.ranking.training import (
     MAX_TAG_BLOCK,
@@ -30,7 +29,6 @@ from visterm.models.ranking.training import (
     RankingState,
     Training,
     TrainingContext,
-    TrainingPass,
     Windows,
     block_for,
     positive_tags,
@@ -38,6 +36,7 @@ from visterm.models.ranking.training import (
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
+Train: TypeAlias = Callable[[Matrix, sp.csr_array, RankingState, int, Measure | None], None]
 
 MIX_ROWS = 4096  # Number of weight rows that a thread averages at a time
 
@@ -147,7 +146,7 @@ class PairRanker(EpochAnnotator):
             if windows.n_pairs == 0:
                 raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
             self._scale_features(X)
-            self.n_held_out_, self._held_out = 0, None
+            self.n_held_out_ = 0
             seed = int(rng.integers(2**62))
             state = RankingState(weights=self._start(X, windows.n_tags, rng), seed=seed)
             checkpoint = None if checkpoints is None else checkpoints.last()
@@ -164,14 +163,15 @@ class PairRanker(EpochAnnotator):
             has_begun = state.epoch > 1 or state.window > 0
             task = f"train windows, from epoch {state.epoch} on" if has_begun else "train windows"
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                epoch_rates = self._epochs(
-                    state, self.epochs, self._measure_map(valid),
+
+                def run_epoch(rate: float) -> None:
+                    self._visit_windows(windows, state, team, monitor, offer_checkpoint, rate)
+                    self._publish_means(state, team)
+
+                self._epochs(
+                    state, self.epochs, self._measure_map(valid), run_epoch,
                     monitor=monitor, on_epoch=on_epoch, task=task, steps=0, after_epoch=offer_checkpoint,
                 )  # fmt: skip
-                with closing(epoch_rates):
-                    for rate in epoch_rates:
-                        self._visit_windows(windows, state, team, monitor, offer_checkpoint, rate)
-                        self._publish_means(state, team)
         return self
 
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
@@ -183,7 +183,6 @@ class PairRanker(EpochAnnotator):
         Y_new : array-like or sparse, shape (n_images, n_new)
             Above 0: the image has the new tag. New tags are appended to the model's tags.
         """
-        check_fitted(self)
         X = self._check_features(X)
         positives = positive_tags(check_tags(Y_new, X.shape[0]))
         with one_blas_thread():
@@ -239,10 +238,8 @@ class PairRanker(EpochAnnotator):
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-        passes = self._open_passes if self.chooses_epochs else self._fixed_passes
-        for training_pass in passes(X, positives, valid, rng):
-            self._run_pass(training_pass, rng, monitor, on_epoch)
-            del training_pass  # the next training needs its memory
+        fit = self._fit_open if self.chooses_epochs else self._fit_fixed
+        fit(X, positives, valid, rng, self._trainer(rng, monitor, on_epoch))
 
     def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress) -> None:
         """Continue the last training from its best weights, on all images, see `FinishesFits`.
@@ -250,44 +247,59 @@ class PairRanker(EpochAnnotator):
         With a fixed schedule, train from the start for the best number of epochs.
         """
         rng, positives = as_generator(self.random_state), self._positives(Y)
+        train = self._trainer(rng, monitor, None)
         if self._unfinished is not None:
-            passes = self._finish(X, positives, self._unfinished)
+            self._finish(X, positives, self._unfinished, train)
         else:
             state = RankingState(weights=self._start(X, positives.shape[1], rng))
-            passes = iter([TrainingPass(X, positives, state, self.n_epochs_, None)])
-        for training_pass in passes:
-            self._run_pass(training_pass, rng, monitor, None)
+            train(X, positives, state, self.n_epochs_, None)
         self._unfinished = None
 
-    def _run_pass(
-        self, training_pass: TrainingPass, rng: np.random.Generator, monitor: Progress, on_epoch: OnEpoch | None
+    def _trainer(self, rng: np.random.Generator, monitor: Progress, on_epoch: OnEpoch | None) -> Train:
+        """Return a function that trains on rows and tags, from a state."""
+
+        def train(
+            X: Matrix, positives: sp.csr_array, state: RankingState, epochs: int, measure: Measure | None
+        ) -> None:
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                context = TrainingContext(rng, team, True, block_for(positives.nnz, positives.shape[1]))
+                training = self._training(X, positives, state.weights, context)
+                if state.training_state:
+                    training.load_state(state.training_state)
+                self._train(training, state, epochs, measure, team, monitor, on_epoch)
+
+        return train
+
+    def _train(
+        self,
+        training: Training,
+        state: RankingState,
+        epochs: int,
+        measure: Measure | None,
+        team: Team,
+        monitor: Progress,
+        on_epoch: OnEpoch | None,
     ) -> None:
-        rows, tags, state, epochs, measure = training_pass
-        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            context = TrainingContext(rng, team, True, block_for(tags.nnz, tags.shape[1]))
-            training = self._training(rows, tags, state.weights, context)
-            if state.training_state:
-                training.load_state(state.training_state)
-            epoch_rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
-            with closing(epoch_rates):
-                for rate in epoch_rates:
-                    training.growth = state.growth_in(state.epoch)
-                    state.means_of_epoch = training.run_epoch(rate * state.rate)
-                    state.training_state = training.state()
-                    self._publish_means(state, team)
+        def run_epoch(rate: float) -> None:
+            training.growth = state.growth_in(state.epoch)
+            state.means_of_epoch = training.run_epoch(rate * state.rate)._asdict()
+            state.training_state = training.state()
+            self._publish_means(state, team)
 
-    def _fixed_passes(
-        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
-    ) -> Iterator[TrainingPass]:
-        """Yield a training on a part of the images, which held-out images stop, then one on all images from the start.
+        self._epochs(state, epochs, measure, run_epoch, monitor=monitor, on_epoch=on_epoch)
 
-        With validation images there is one training, on all images. A training ends before the next is requested.
+    def _fit_fixed(
+        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator, train: Train
+    ) -> None:
+        """Train on a part of the images, which held-out images stop, then on all images from the start.
+
+        With validation images there is one training, on all images.
         """
         for training_ids, held_out, epochs in self._trainings(X.shape[0], valid, rng):
             rows, tags = (X, positives) if training_ids is None else (X[training_ids], positives[training_ids])
             state = RankingState(weights=self._start(X, positives.shape[1], rng))
             measure = self._measure_map(valid if held_out is None else (X[held_out], positives[held_out]))
-            yield TrainingPass(rows, tags, state, epochs, measure)
+            train(rows, tags, state, epochs, measure)
             del state  # the next training needs its memory
             if held_out is not None:
                 self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
@@ -300,10 +312,9 @@ class PairRanker(EpochAnnotator):
         Without validation images there are two trainings: on a part of the images, until held-out images stop it, then
         on all images for the best number of epochs; `history_` is that of the first training.
         """
-        self.n_held_out_, self._held_out = 0, None
-        if valid is None:
-            training_ids, held_out = hold_out(n_images, self.share_to_hold_out, rng)
-            self.n_held_out_ = held_out.size
+        share = self.share_to_hold_out if valid is None else 0.0
+        training_ids, held_out = hold_out(n_images, share, rng)
+        self.n_held_out_ = held_out.size
         if not self.n_held_out_:
             yield None, None, self.epochs
             return
@@ -312,17 +323,17 @@ class PairRanker(EpochAnnotator):
         yield None, None, self.n_epochs_
         self.history_ = history
 
-    def _open_passes(
-        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
-    ) -> Iterator[TrainingPass]:
-        """Yield the trainings of a fit that chooses its number of epochs; each ends before the next is requested.
+    def _fit_open(
+        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator, train: Train
+    ) -> None:
+        """Fit, and choose the number of epochs.
 
         `Wsabie` describes the method and its defaults, which were chosen on held-out rows of photos (visterms, blobs
         and features of a network), of texts and of images known only by number.
         """
         X_train, tags, validation, held_out = X, positives, valid, np.empty(0, np.int64)
         by_number = getattr(self, "by_number_", False)
-        self.n_held_out_, self._held_out = 0, None
+        self.n_held_out_ = 0
         if valid is None and by_number:
             n_with_several = np.count_nonzero(np.diff(positives.indptr) > 1)
             n_held_out = min(MAX_HELD_OUT_TAGS, round(self.share_to_hold_out * X.shape[0]), int(n_with_several))
@@ -342,17 +353,17 @@ class PairRanker(EpochAnnotator):
             if not by_number:
                 state = self._ridge_state(state, X_train, tags, self._check_features(validation[0]), rng)
             state.doubling_epochs = DOUBLING_EPOCHS
-        yield TrainingPass(X_train, tags, state, self.epochs, measure)
+        train(X_train, tags, state, self.epochs, measure)
         if held_out.size:
-            yield from self._finish(X_train, tags, state)
+            self._finish(X_train, tags, state, train)
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
 
         if self.n_held_out_:
-            yield from self._finish(X, positives, state)
+            self._finish(X, positives, state, train)
         elif measure is not None:
             self._unfinished = state
 
-    def _finish(self, X: Matrix, positives: sp.csr_array, previous: RankingState) -> Iterator[TrainingPass]:
+    def _finish(self, X: Matrix, positives: sp.csr_array, previous: RankingState, train: Train) -> None:
         """Continue from the best weights on the given rows; `history_` stays that of the previous training."""
         best_epoch = self.n_epochs_
         first_in_mean = max(1, best_epoch - self.average + 1)  # the earliest epoch in the mean of the best weights
@@ -364,7 +375,7 @@ class PairRanker(EpochAnnotator):
             mean_epochs=BEST_WEIGHTS_EPOCHS,
             training_state=previous.training_state,
         )
-        yield TrainingPass(X, positives, state, FINISH_EPOCHS, None)
+        train(X, positives, state, FINISH_EPOCHS, None)
         self.n_epochs_, self.history_ = best_epoch, previous.history
 
     def _visit_windows(
@@ -398,7 +409,7 @@ class PairRanker(EpochAnnotator):
                 monitor.advance(1, f"epoch {state.epoch}")
                 offer_checkpoint()
 
-        state.means_of_epoch = EpochSums(*(float(value) for value in state.sums[:3] / max(1.0, state.sums[3])))
+        state.means_of_epoch = EpochSums(*(state.sums[:3] / max(1.0, state.sums[3])).tolist())._asdict()
         state.window, state.sums = 0, np.zeros(4)
 
     def _publish_means(self, state: RankingState, team: Team) -> None:

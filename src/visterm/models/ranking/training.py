@@ -15,7 +15,7 @@ from visterm.core.errors import StorageError
 from visterm.core.threads import Team
 from visterm.core.types import Matrix
 from visterm.kernels.rows import Rows, dense_rows, sparse_rows
-from visterm.models.epochs import EpochSums, Measure, TrainingState, Weights
+from visterm.models.epochs import EpochSums, TrainingState, Weights
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -146,16 +146,6 @@ class RankingState(TrainingState):
         self.sums, self.history = np.array(facts["sums"], np.float64), list(facts["history"])
         if facts["best_epoch"]:
             self.best_epoch, self.best_value, self.best_weights = facts["best_epoch"], facts["best_value"], best
-
-
-class TrainingPass(NamedTuple):
-    """One training of a fit in memory: rows, tags, state, maximum number of epochs, and the measure for stopping."""
-
-    X: Matrix
-    positives: sp.csr_array
-    state: RankingState
-    epochs: int
-    measure: Measure | None
 
 
 def image_rows(U: Matrix) -> Rows:

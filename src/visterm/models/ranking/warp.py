@@ -1,8 +1,8 @@
 """Algorithm 1 of WSABIE for blocks of pairs: draw in parallel with the same weights, then update in parallel.
 
-`plain_block` is the algorithm in plain Python; `PairTraining` learns the same bytes with the compiled loops of
-`visterm.kernels.warp`. `Objective` defines the cost of a pair and how its other tag is drawn: until a tag violates the
-margin (`UniformDraws`), or among tags with high scores (`AdaptiveDraws`). `image_sides` updates the image side.
+`PairTraining` runs the compiled loops of `visterm.kernels.warp`. `Objective` defines the cost of a pair and how its
+other tag is drawn: until a tag violates the margin (`UniformDraws`), or among tags with high scores (`AdaptiveDraws`).
+`image_sides` updates the image side.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.threads import Team
-from visterm.kernels.dot import dot
 from visterm.kernels.draws import SortedTags, draw_adaptive, draw_geometric, sort_tags
-from visterm.kernels.random import draw_below, draw_many, stream_of
-from visterm.kernels.row_moves import Rule, limit_norms, make_rule
+from visterm.kernels.random import draw_many
+from visterm.kernels.row_moves import make_rule
 from visterm.kernels.warp import (
     Draws,
     Loss,
@@ -31,7 +30,6 @@ from visterm.kernels.warp import (
     RankLoss,
     add_tag_steps,
     draw_violators,
-    loss_and_slope,
     weigh_pairs,
 )
 from visterm.models.epochs import EpochSums, Floats
@@ -76,40 +74,6 @@ def rank_weights(weight: str, n: int, truncate: int = 10) -> Floats:
         "truncated": np.where(ranks <= truncate, 1.0 / ranks, 0.0),
     }
     return np.concatenate([[0.0], np.cumsum(terms[weight])]).astype(np.float32)
-
-
-def plain_block(
-    pairs: PairBatch, positives: PositiveTags, U: Floats, V: Floats, objective: Objective, draws: Draws, rule: Rule
-) -> Floats:
-    """Run Algorithm 1 for a block of pairs (image x, true tag y), one pair after another, without L2 and AdaGrad.
-
-    `U`, (n, width), are the image rows of the pairs. Changes the tag rows `V`, (n_tags, width), and fills the results
-    of the draws into `pairs`. Returns the steps of the image rows, (n, width). Tests compare the kernels with it.
-    """
-    steps = np.zeros_like(U)
-    for p, (image, y) in enumerate(zip(pairs.images, pairs.tags, strict=True)):
-        image_tags = positives.tags[positives.start[image] : positives.start[image + 1]]
-        others = np.setdiff1d(np.arange(len(V)), image_tags)
-        stream = np.uint64(stream_of(draws.seed, draws.epoch, pairs.examples[p]))
-        f_y, max_draws = dot(U[p], V[y]), min(len(others), draws.max_trials)
-        pairs.violators[p], pairs.trials[p], pairs.gains[p] = -1, max_draws, 0
-        for n in range(1, max_draws + 1):
-            drawn = others[draw_below(stream, n - 1, len(others))]
-            f_drawn = dot(U[p], V[drawn])
-            if f_drawn > f_y - np.float32(draws.margin):
-                pairs.gaps[p] = np.float32(f_y) - np.float32(f_drawn)
-                _, slope = loss_and_slope(int(objective.loss), np.float64(pairs.gaps[p]))
-                gain = objective.rank_weights[len(others) // n] * np.float32(slope)
-                pairs.violators[p], pairs.trials[p], pairs.gains[p] = drawn if gain else -1, n, gain
-                steps[p] = np.float32(rule.rate) * gain * (V[y] - V[drawn])
-                break
-
-    for step in np.flatnonzero(pairs.violators >= 0):
-        change = np.float32(rule.rate) * pairs.gains[step] * U[step]
-        V[pairs.tags[step]] += change
-        V[pairs.violators[step]] -= change
-    limit_norms(V, rule.max_norm)
-    return steps
 
 
 class PairTraining(Training):

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr
-from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
+from visterm.models.parts.relations import check_relations
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.warp import Objective, rank_weights
 from visterm.models.stopping import OPEN
@@ -95,22 +95,12 @@ class Wsabie(EmbeddingRanker):
     start_params: ClassVar[tuple[str, ...]] = ("tree",)
     takes: ClassVar[tuple[str, ...]] = ("tree",)
 
-    def _check_settings(self) -> None:
-        if self.tree is not None and (np.ndim(self.tree) != 2 or np.shape(self.tree)[1] != 2):
-            expected = "the shape (n_pairs, 2): a tag and its ancestor"
-            raise ShapeError(setting="tree", value=np.shape(self.tree), expected=expected)
-
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         positives = super()._positives(Y)
         pairs = self.known("tree")
         if pairs is None:
             return positives
-        tree = np.asarray(pairs, np.int64)
-        if len(tree) and not 0 <= tree.min() <= tree.max() < Y.shape[1]:
-            wrong = tree.min() if tree.min() < 0 else tree.max()
-            expected = f"0 to {Y.shape[1] - 1}, the columns of Y"
-            raise ShapeError(f"`tree` names tag column {wrong}.", setting="tree", value=int(wrong), expected=expected)
-        return store_unknown_descendants(positives, Y, tree)
+        return store_unknown_descendants(positives, Y, check_relations(pairs, Y.shape[1]))
 
     def _objective(self, n_tags: int) -> Objective:
         max_draws = self.max_trials

@@ -33,7 +33,7 @@ class FullObjective:
         given = self._given[images]
         owners = np.repeat(np.arange(images.size), np.diff(given.indptr))
         pairs = (torch.from_numpy(array.astype(np.int64)).to(f.device) for array in (owners, given.indices))
-        return self._cost(f, table.take_all(), *pairs)
+        return self._cost(f, table.take(np.arange(len(table.rows))), *pairs)
 
 
 class TargetObjective:
