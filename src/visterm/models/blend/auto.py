@@ -38,6 +38,7 @@ from visterm.models.blend.mixing import (
     mixed,
     rare_tag_boost,
     shrunk,
+    sure_best,
     sure_mix,
     tag_offsets,
     without_idlers,
@@ -84,7 +85,7 @@ def blend(
     """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
     `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
-    to equal ones. For images known `by_number`, they are those of `sure_mix`. `given` are weights and a centre (of the
+    to equal ones, or to a model that is surely better than all others. For images known `by_number`, they are those of `sure_mix`. `given` are weights and a centre (of the
     offsets of tags) to take instead, with a `lift`.
     """
     n_tags = Y.shape[1]
@@ -103,6 +104,8 @@ def blend(
         shares, value = sure_mix(scores, Y) if by_number else best_mix(scores, Y, both_maps)
         if in_folds:
             priors = [PRIOR_WEIGHTS.get(trial.name, 1.0) for trial in weighed]
+            if (best := sure_best(scores, Y)) is not None:
+                priors = np.eye(len(priors))[best].tolist()
             shares = shrunk(shares, [trial.promise for trial in weighed], priors, Y.shape[0])
         elif not by_number:
             shares = without_idlers(shares, value, scores, Y)
@@ -127,8 +130,9 @@ class Auto(Blend):
     The weights ``λ``, non-negative with sum 1, have the highest sum of MAP over images (annotation) and MAP over tags
     (search) on the held-out images. Separate weights for annotation and search were not better on further images.
     Of few images, each is held out in one of five folds, weights are drawn to equal ones (without `knn`, which needs
-    many images), and lifts must gain more than two standard errors. Of images known only by number, one tag each is
-    held out, only MAP over images counts, a blend must surely gain, and there is no lift.
+    many images) or to a model that is surely better, and lifts must gain more than two standard errors. Of images known
+    only by number, one tag each is held out, only MAP over images counts, a blend must surely gain, and there is no
+    lift.
     For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
     spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
     tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores

@@ -102,6 +102,13 @@ def surely_gains(scores: Floats, others: Floats, Y: sp.csr_array) -> bool:
     return bool(np.nanmean(gains) > SURE_ERRORS * np.nanstd(gains) / np.sqrt(len(gains)))
 
 
+def sure_best(scores: Sequence[Floats], Y: sp.csr_array) -> int | None:
+    """Return the number of the member whose MAP over images is surely higher than those of all others, or None."""
+    order = np.argsort([image_map(member, Y) for member in scores])
+    is_sure = len(order) > 1 and surely_gains(scores[order[-1]], scores[order[-2]], Y)
+    return int(order[-1]) if is_sure else None
+
+
 def without_idlers(
     weights: NDArray[np.float64], value: float, scores: Sequence[Floats], Y: sp.csr_array
 ) -> NDArray[np.float64]:
