@@ -85,8 +85,8 @@ def blend(
     """Find the weights of measured trials for the tags `Y` of the judged images; without any, the first has all weight.
 
     `lift` is the boost of rare tags; None: the best one. Few images, which are judged in folds, also draw the weights
-    to equal ones, or to a model that is surely better than all others. For images known `by_number`, they are those of `sure_mix`. `given` are weights and a centre (of the
-    offsets of tags) to take instead, with a `lift`.
+    to equal ones, or to a model that is surely better than all others. For images known `by_number`, they are those of
+    `sure_mix`. `given` are weights and a centre (of the offsets of tags) to take instead, with a `lift`.
     """
     n_tags = Y.shape[1]
     if not Y.shape[0]:
