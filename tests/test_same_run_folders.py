@@ -12,7 +12,7 @@ from planted import plant_corpus
 from visterm.core.persist import MANIFEST, TIMES_SUFFIX
 from visterm.core.registry import PACKAGE
 from visterm.core.tables import MODELS
-from visterm.library.info import describe, training_history
+from visterm.library.info import describe
 from visterm.tagging.tagger import Tagger
 
 CALIBRATED = ["wsabie", "ridge"]
@@ -69,7 +69,6 @@ def test_seconds_stand_in_a_file_that_the_manifest_does_not_name_and_are_shown_a
     run = fit(planted, "wsabie", tmp_path / "run")
     seconds = json.loads((run / MODEL_TIMES).read_text())["history_"]
     assert all(value > 0 for value in seconds)
-    assert [record["seconds"] for record in training_history(run)] == seconds
     assert [record["seconds"] for record in Tagger.load(run).model.history_] == seconds
     assert MODEL_TIMES not in json.loads((run / MANIFEST).read_text())["sha256"]
     Tagger.load(run).save(tmp_path / "again")
@@ -86,9 +85,9 @@ def test_seconds_of_models_inside_others_are_kept_too(planted, tmp_path):
 
 def test_without_its_seconds_a_run_opens_and_shows_all_else(planted, tmp_path):
     run = fit(planted, "wsabie", tmp_path / "run")
-    before = training_history(run)
+    before = Tagger.load(run).model.history_
     (run / MODEL_TIMES).unlink()
-    assert training_history(run) == [{**record, "seconds": None} for record in before]
+    assert Tagger.load(run).model.history_ == [{**record, "seconds": None} for record in before]
     assert Tagger.load(run).facts["images"] == N_IMAGES
 
 
@@ -118,5 +117,4 @@ def test_a_run_of_an_earlier_version_has_its_seconds_in_the_model(planted, tmp_p
     manifest = json.loads((run / MANIFEST).read_text())
     del manifest["sha256"]["model.json"]
     (run / MANIFEST).write_text(json.dumps(manifest))
-    assert [record["seconds"] for record in training_history(run)] == times
     assert [record["seconds"] for record in Tagger.load(run).model.history_] == times

@@ -99,22 +99,6 @@ def check(path: str | os.PathLike[str]) -> str:
     )
 
 
-def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Return the training history of the model of a run or a catalogue, one dict per epoch.
-
-    Raises StorageError if `path` is not a run or a catalogue; UserError if the model is not trained in epochs.
-    """
-    folder = open_folder(StoredCatalogue.open(path).run_folder if folder_kind(path) == "catalogue" else path, "run")
-    model = _read_described(folder, "model")
-    history: list[dict[str, Any]] = _learned_value(model, "history_") or []
-    if not history:
-        raise UserError(
-            f"The model '{model['name']}' is not trained in epochs, so there is no history to draw. "
-            "Models that pass over the data many times, such as wsabie, have one."
-        )
-    return history
-
-
 def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
     contents, notes = folder.contents(), folder.notes()
     if contents is None:

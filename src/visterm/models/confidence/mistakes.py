@@ -84,7 +84,6 @@ def find_mistakes(
     *,
     settled: Any = None,
     answers: Any = None,
-    tags: Any = None,
     related: NDArray[np.int64] | None = None,
     limit: int = 1000,
     seed: int = 0,
@@ -104,8 +103,6 @@ def find_mistakes(
     answers : pair of CSR, shape (n_images, n_tags), optional
         People's answers about given tags, and about absent tags: above 0 for a mistake, below 0 for a correct tag. The
         probabilities of all wrong (or missing) tags are shifted to fit the answers.
-    tags : sequence of int, optional
-        List pairs of these tags only.
     related : array of int, shape (n_pairs, 2), optional
         Pairs of tags of which one implies the other, such as a tag and its parent in a tree: neither is evidence for
         the other.
@@ -138,9 +135,6 @@ def find_mistakes(
 
     settled = None if settled is None else as_csr(settled)
     is_listed = evidence.counts < given.shape[0]  # a tag on all images has no other images to compare with
-    if tags is not None:
-        is_listed &= np.isin(np.arange(given.shape[1]), tags)
-
     for rows, q, has_tag in evidence.blocks():
         is_open = is_listed if settled is None else is_listed & (settled[rows].toarray() == 0)
         for kind, answered in zip(kinds, answers or (), strict=False):
