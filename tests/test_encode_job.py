@@ -412,14 +412,6 @@ def test_a_damaged_shard_is_named_by_readers_and_encoded_anew_by_the_job(encode,
     assert content(tmp_path / "F") == before
 
 
-def test_shards_in_parquet_as_before_the_first_release_are_refused(encode, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "shard_bytes", lambda shard: b"PAR1")
-    encode(tmp_path / "old", shard_size=100)
-    for use in (Features, encode):
-        with pytest.raises(CorruptFileError, match=r"is in Parquet.* Encode the photos into a new folder"):
-            use(tmp_path / "old")
-
-
 def test_a_full_disk_is_said_in_one_line_and_the_job_goes_on_afterwards(encode, photos, tmp_path, monkeypatch):
     encode(tmp_path / "undisturbed")
     fsync, calls = os.fsync, []
