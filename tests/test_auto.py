@@ -550,7 +550,7 @@ def test_training_by_number_ends_early_if_a_candidate_adds_nothing():
     first, second = model.report_
     assert (first["weight"], second["weight"], second["map"]) == (1, 0, None)
     assert second["reason"].startswith("left out: after 4 epochs, it adds 0.0")
-    alone = Ease(alpha=model.members_[0].alpha_).fit(None, Y)  # ease is fitted once, on all tags
+    alone = Ease(alpha=model.members_[0].alpha_).fit(None, Y)  # in the end, ease is fitted on all tags
     np.testing.assert_array_equal(model.members_[0].tag_rows_, alone.tag_rows_)
 
 

@@ -237,6 +237,12 @@ def test_the_page_of_queries_has_kinds_curves_and_what_was_found(taggers, held_o
     assert n_queries == 5  # red, dots, stripes, and red with each
     assert len(page.all("img")) == n_queries * 2 * 5
     assert len(page.all("svg")) == 2
+    kinds = html[html.index("Measures by kind of query") :]
+    measure, table = re.findall(r"<caption>(\w+)</caption>(.*?)</table>", kinds, re.DOTALL)[0]
+    assert measure == "AvgP"
+    assert re.findall("<th scope=col>(.*?)</th>", table) == ["queries", "number", *names]
+    means = [run["kinds"]["all"]["AvgP"]["mean"] for run in results["runs"]]
+    assert re.findall(r"<td class=best>([\d.]+)", table)[0] == f"{max(means):.3f}"  # of all queries, the first row
     run = results["runs"][0]
     assert run["precision_at_rank"][9] == pytest.approx(run["kinds"]["all"]["P10"]["mean"], abs=1e-6)
     assert run["of_queries"]["AvgP"] == pytest.approx(found.values[0]["AvgP"].tolist(), abs=1e-6)

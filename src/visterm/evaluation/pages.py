@@ -249,7 +249,7 @@ def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Seque
 
 
 def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> None:
-    """Add a table of kinds by measures for each run."""
+    """Add a table of kinds by measures for a single run; for several runs, a table of kinds by runs per measure."""
     report.section(
         "Measures by kind of query",
         "AvgP: average precision. BEP: precision at the number of relevant images (break-even point). P10: precision "
@@ -258,12 +258,21 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         f"Easy queries have {MIN_EASY_IMAGES} or more relevant images, difficult queries have fewer. Seen queries have "
         "a relevant training image, test-only queries have none.",
     )
-    for run in results["runs"]:
-        rows = [
-            [Cell(kind), Cell(f"{figures['queries']:,}"), *(_cell(figures, measure) for measure in measures)]
-            for kind, figures in run["kinds"].items()
-        ]
-        report.cells(["queries", "number", *measures], rows, run["run"] if len(results["runs"]) > 1 else "")
+    runs = results["runs"]
+    tables = {measure: [(run["run"], run["kinds"], measure) for run in runs] for measure in measures}
+    if len(runs) == 1:
+        tables = {"": [(measure, runs[0]["kinds"], measure) for measure in measures]}
+
+    for caption, columns in tables.items():
+        rows = []
+        for kind, figures in runs[0]["kinds"].items():
+            means = [kinds[kind][measure]["mean"] for _, kinds, measure in columns]
+            marks = ["best" if caption and mean == max(means) else "" for mean in means]
+            cells = [
+                _cell(kinds[kind], measure, mark) for (_, kinds, measure), mark in zip(columns, marks, strict=True)
+            ]
+            rows.append([Cell(kind), Cell(f"{figures['queries']:,}"), *cells])
+        report.cells(["queries", "number", *(name for name, _, _ in columns)], rows, caption)
 
 
 def _cell(figures: Figures, metric: str, mark: str = "") -> Cell:

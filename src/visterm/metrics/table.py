@@ -53,35 +53,60 @@ class RequestedMetric(NamedTuple):
     k: int
 
 
-# fmt: off
 METRICS = [
     Metric("p", "share of a photo's first k tags that are right", "image", "precision", True),
     Metric("r", "share of a photo's right tags that are among its first k", "image", "recall", True),
     Metric("f1", "harmonic mean of p and r of each photo", "image", "f1", True),
     Metric("map", "mean over photos of the average precision of their ranked tags", "image", "average_precision"),
     Metric("mrr", "mean over photos of 1 / the rank of the first right tag", "image", "reciprocal_rank"),
-    Metric("ndcg", "how high right tags rank among the first k, as a share of the best possible",
-           "image", "ndcg", True),
-    Metric("auc", "share of a photo's pairs of a right and a wrong tag that are in the right order; a tie is half",
-           "image", "auc"),
-    Metric("tag_p", "if each photo gets k tags: of the photos that get a tag, the share that have it; mean over tags",
-           "tag", "precisions", True),
-    Metric("tag_r", "if each photo gets k tags: of the photos that have a tag, the share that get it; mean over tags",
-           "tag", "recalls", True),
+    Metric(
+        "ndcg", "how high right tags rank among the first k, as a share of the best possible", "image", "ndcg", True
+    ),
+    Metric(
+        "auc",
+        "share of a photo's pairs of a right and a wrong tag that are in the right order; a tie is half",
+        "image",
+        "auc",
+    ),
+    Metric(
+        "tag_p",
+        "if each photo gets k tags: of the photos that get a tag, the share that have it; mean over tags",
+        "tag",
+        "precisions",
+        True,
+    ),
+    Metric(
+        "tag_r",
+        "if each photo gets k tags: of the photos that have a tag, the share that get it; mean over tags",
+        "tag",
+        "recalls",
+        True,
+    ),
     Metric("tag_f1", "harmonic mean of tag_p and tag_r", "tag", "f1", True),
-    Metric("n_plus", "if each photo gets k tags: the number of tags that are right at least once",
-           "tag", "n_plus", True),
-    Metric("word_map", "mean over searches for one tag of the average precision of the photos",
-           "word", "average_precision"),
+    Metric(
+        "n_plus", "if each photo gets k tags: the number of tags that are right at least once", "tag", "n_plus", True
+    ),
+    Metric(
+        "word_map", "mean over searches for one tag of the average precision of the photos", "word", "average_precision"
+    ),
     Metric("word_p", "share of right photos among the first k of a search for one tag", "word", "precision", True),
-    Metric("psib", "share of a photo's first k tags that are right or a sibling of a right one",
-           "sibling", "precisions", True),
-    Metric("hp", "as p, with all tags above a photo's first k and above the right ones: a right parent counts",
-           "tree", "precisions", True),
+    Metric(
+        "psib",
+        "share of a photo's first k tags that are right or a sibling of a right one",
+        "sibling",
+        "precisions",
+        True,
+    ),
+    Metric(
+        "hp",
+        "as p, with all tags above a photo's first k and above the right ones: a right parent counts",
+        "tree",
+        "precisions",
+        True,
+    ),
     Metric("hr", "as hp: share of the right tags and those above them that are reached", "tree", "recalls", True),
     Metric("hf1", "harmonic mean of hp and hr of each photo", "tree", "f1", True),
 ]
-# fmt: on
 
 
 def check_metrics(
