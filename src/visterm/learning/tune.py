@@ -174,11 +174,11 @@ class _Search:
         self.start.encoder.check_settings()
         self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
         self._executor = executor
-        self._n_jobs: int | None = self._fixed.get("n_jobs", n_jobs)
         self._options = {"random_state": request.seed, "n_jobs": n_jobs}
         self._candidates = [
             Candidate(self.make(settings), settings) for settings in settings_to_try(grid, n_random, request.seed)
         ]
+        self._n_jobs: int | None = getattr(self._candidates[0].model, "n_jobs", n_jobs)
         self._log = TrialLog(trials_file(out))
 
     def run(
