@@ -299,6 +299,14 @@ def test_tune_and_lists_of_names_take_precomputed_features_too(library):
         Tagger(encoder=encoder, model="ridge").fit(["x.png"], [["a"]])
 
 
+def test_a_score_of_names_without_any_row_says_that_none_is_known(tmp_path):
+    path = write_npy(tmp_path)
+    tagger = Tagger(encoder=f"precomputed:{path}", model="ridge").fit(NAMES, [["a"], ["b"], ["a"], ["b"]])
+    assert tagger.score(["3.jpg", "other.jpg"], [["a"], ["b"]]) == tagger.score(["3.jpg"], [["a"]])
+    with pytest.raises(DataError, match=r"None of the 2 images is known.*'other.jpg'.*not among the 4 images"):
+        tagger.score(["other.jpg", "another.jpg"], [["a"], ["b"]])
+
+
 def test_a_features_folder_of_visterm_is_a_file_of_features_like_any_other(library):
     from visterm.features.job import encode_folder
 
