@@ -287,6 +287,18 @@ def test_inside_a_chain_images_without_features_are_skipped_too(library):
     assert [item.image for item in found.skipped] == [str(photos[-1])]
 
 
+def test_a_chain_of_features_of_other_programs_opens_no_image(tmp_path):
+    files = [tmp_path / name for name in ("one", "other")]
+    for file in files:
+        file.mkdir()
+    inside = [f"precomputed:{write_npy(file)}" for file in files]
+    encoder = Chain(encoders=inside, batch_size=3, n_jobs=1).fit(NAMES)
+    found = encoder.encode(["3.jpg", "none.jpg", *NAMES])
+    assert found.kept.tolist() == [0, 2, 3, 4, 5]
+    np.testing.assert_array_equal(found.rows[:, :3], found.rows[:, 3:])
+    np.testing.assert_allclose(found.rows[1:, :3] / encoder.factors_[0], ROWS, rtol=1e-6)
+
+
 def test_tune_and_lists_of_names_take_precomputed_features_too(library):
     encoder = f"precomputed:{library / 'features.npy'}"
     request = FitRequest(tags=library / "tags.csv", out=library / "run", encoder=encoder, model="ridge")
