@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -23,12 +24,19 @@ from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, w
 from refusals import refused
 from visterm import Tagger
 from visterm.cli.command_line import app
-from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, VistermError
+from visterm.core.errors import (
+    CorruptFileError,
+    DataError,
+    OutOfSpaceError,
+    TagFileError,
+    UnknownNameError,
+    VistermError,
+)
 from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.features.streaming.joining import NO_SPLIT, TagsOnDisk
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
-from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions
+from visterm.features.streaming.windows import IMAGES_PER_DRAW, ShardWindows, Survey, draw_positions
 from visterm.features.training_rows import NONE_HELD_OUT, read_corpus
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
@@ -97,6 +105,17 @@ def test_a_sample_of_a_stream_is_uniform(monkeypatch):
         counts.update(drawn.tolist())
     assert sorted(counts) == list(range(10))
     assert all(500 < count < 700 for count in counts.values())  # 600 expected, deviation 20
+
+
+def test_the_memory_for_a_sample_does_not_grow_with_the_images():
+    n = 6 * IMAGES_PER_DRAW
+    tags = SimpleNamespace(bits=np.full(n, NO_SPLIT, np.uint8))
+    tracemalloc.start()
+    try:
+        assert draw_positions(SimpleNamespace(n_rows=n), tags, NO_SPLIT, 1000, 0).size == 1000
+        assert tracemalloc.get_traced_memory()[1] < 8 * 8 * IMAGES_PER_DRAW
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_sample_of_more_than_there_is_has_all(monkeypatch):
@@ -294,6 +313,15 @@ def test_what_needs_images_held_out_is_told_where_there_are_none(tmp_path, drawn
     assert fit(drawn, tmp_path / "work", table="few.jsonl").told[-2:] == [NONE_HELD_OUT, no_confidences]
     assert fit(drawn, tmp_path / "work", valid=0).told[1:] == [no_confidences]
     assert fit(drawn, tmp_path / "work", valid=0, calibrate=False).told == ["Read 12 tags; 0 on one photo only."]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="wants a device that is always full")
+def test_a_full_disk_is_an_error_that_leaves_no_temporary_files(tmp_path, drawn):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "pairs.bin").symlink_to("/dev/full")
+    with pytest.raises(OutOfSpaceError, match="is full"):
+        fit(drawn, tmp_path / "work")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fit_that_is_refused_leaves_nothing_but_a_checkpoint(tmp_path, drawn, monkeypatch):

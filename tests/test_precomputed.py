@@ -287,6 +287,18 @@ def test_inside_a_chain_images_without_features_are_skipped_too(library):
     assert [item.image for item in found.skipped] == [str(photos[-1])]
 
 
+def test_a_chain_of_features_of_other_programs_opens_no_image(tmp_path):
+    files = [tmp_path / name for name in ("one", "other")]
+    for file in files:
+        file.mkdir()
+    inside = [f"precomputed:{write_npy(file)}" for file in files]
+    encoder = Chain(encoders=inside, batch_size=3, n_jobs=1).fit(NAMES)
+    found = encoder.encode(["3.jpg", "none.jpg", *NAMES])
+    assert found.kept.tolist() == [0, 2, 3, 4, 5]
+    np.testing.assert_array_equal(found.rows[:, :3], found.rows[:, 3:])
+    np.testing.assert_allclose(found.rows[1:, :3] / encoder.factors_[0], ROWS, rtol=1e-6)
+
+
 def test_tune_and_lists_of_names_take_precomputed_features_too(library):
     encoder = f"precomputed:{library / 'features.npy'}"
     request = FitRequest(tags=library / "tags.csv", out=library / "run", encoder=encoder, model="ridge")
@@ -297,6 +309,14 @@ def test_tune_and_lists_of_names_take_precomputed_features_too(library):
     assert tagger.facts["images"] == 4
     with pytest.raises(DataError, match=r"The image 'x\.png' is not among the \d+ images of .* \(such as '00\.png'\)"):
         Tagger(encoder=encoder, model="ridge").fit(["x.png"], [["a"]])
+
+
+def test_a_score_of_names_without_any_row_says_that_none_is_known(tmp_path):
+    path = write_npy(tmp_path)
+    tagger = Tagger(encoder=f"precomputed:{path}", model="ridge").fit(NAMES, [["a"], ["b"], ["a"], ["b"]])
+    assert tagger.score(["3.jpg", "other.jpg"], [["a"], ["b"]]) == tagger.score(["3.jpg"], [["a"]])
+    with pytest.raises(DataError, match=r"None of the 2 images is known.*'other.jpg'.*not among the 4 images"):
+        tagger.score(["other.jpg", "another.jpg"], [["a"], ["b"]])
 
 
 def test_a_features_folder_of_visterm_is_a_file_of_features_like_any_other(library):

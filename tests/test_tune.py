@@ -103,6 +103,25 @@ def test_a_kill_loses_the_trial_in_work_and_a_second_start_goes_on(tmp_path, fit
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (tmp_path / "other/model.safetensors").read_bytes()
 
 
+def test_a_value_that_is_listed_twice_is_fitted_once(tmp_path, fits):
+    tuned = search(tmp_path / "run", grid={"dim": [2, 2, 6]})
+    assert [fitted["dim"] for fitted in fits] == [2, 6]
+    assert sorted(trial.settings["dim"] for trial in tuned.trials) == [2, 2, 6]
+
+
+def test_trials_have_the_threads_that_the_model_is_given(tmp_path, monkeypatch):
+    judge, threads = trying.fit_judged, []
+
+    def noted(model, *how):
+        threads.append(model.n_jobs)
+        return judge(model, *how)
+
+    monkeypatch.setattr(trying, "fit_judged", noted)
+    search(tmp_path / "run", grid={"dim": [2]}, n_jobs=2)
+    search(tmp_path / "other", grid={"dim": [2]}, n_jobs=2, model_params=FEW | {"n_jobs": 1})
+    assert threads == [2, 1]
+
+
 def test_only_what_a_trial_depends_on_makes_it_anew(tmp_path, fits):
     one = {"dim": [2]}
     search(tmp_path / "run", grid=one)

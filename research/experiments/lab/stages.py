@@ -165,7 +165,7 @@ def stages(n: float, of: Rates) -> list[Stage]:
 
 def joined_bytes(n: float) -> float:
     """Return the bytes of the joined tags' files (docs/larger_than_memory.md)."""
-    return 41.0 * n + 20.0 * n * TAGS_AN_IMAGE
+    return 8.0 * n * TAGS_AN_IMAGE
 
 
 def limits(n: float, of: Rates) -> dict[str, str]:
@@ -177,7 +177,7 @@ def limits(n: float, of: Rates) -> dict[str, str]:
         "shards of 512, and their manifest": f"{n / SHARD:,.0f}, {volume(n / SHARD * SHARD_ENTRY)}",
         "answers of an object store that list the photos": f"{n / LISTED:,.0f}",
         "files of the joined tags": volume(joined_bytes(n)),
-        "reading names' hashes to sort them, one pass for each million": volume(n / 2**20 * n * 8),
+        "memory to sort the hashes of names": volume(n * 24),
         "SQLite's file": volume(n * of.catalogue_bytes),
         "predictions in it, rows": f"{10 * n:,.0f}",
         "rows to search": volume(rows),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -36,7 +36,8 @@ class NestedEncoder(Encoder):
     each other encoder. A row is the same as from the encoder alone, except for rounding if a photo is reduced in two
     steps. To fit, each encoder reads its training images itself.
 
-    Encoders of names are allowed too, unless they know images by number only.
+    Encoders of names are allowed too, unless they know images by number only. If all inner encoders are of names, no
+    image is opened.
 
     Attributes
     ----------
@@ -130,6 +131,17 @@ class NestedEncoder(Encoder):
         reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(reasons.items()))
 
+    def _batches(
+        self, images: Images, skipped: list[Skipped], progress: Progress
+    ) -> Iterator[tuple[list[int], list[Pixels]]]:
+        if any(isinstance(part, Encoder) for part in self.parts_):
+            yield from super()._batches(images, skipped, progress)
+            return
+        for start in range(0, len(images), self.batch_size):
+            positions = list(range(start, min(start + self.batch_size, len(images))))
+            yield positions, []
+            progress.advance(len(positions))
+
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         return self._join(self._part_rows(batch, batch))
 
@@ -137,7 +149,7 @@ class NestedEncoder(Encoder):
         return self._join(self._part_rows(pixels, images))
 
     def _part_rows(self, pixels: list[Pixels], images: AnyImages) -> list[Matrix]:
-        """Return the rows of images from each inner encoder."""
+        """Return the rows of images from each inner encoder; `pixels` are [] if all are of names."""
         rows: list[Matrix] = []
         for part in self.parts_:
             if not isinstance(part, Encoder):

@@ -80,11 +80,11 @@ def evaluate_streamed(
 
     The values, `metrics`, `optional` and `isa` are as in `evaluate_taggers`, except that images with equal scores are
     ranked in the order of the features, not of the table. Memory holds the numbers of the given tags and their ranks,
-    about 150 bytes per given tag, but neither features, names nor scores.
+    about 150 bytes per given tag, and 24 bytes per image, but neither features, names nor scores.
 
     `features` is one or more folders that `visterm encode` wrote with the tagger's encoder; `tags` is a table whose
     image names are paths inside the image folder, and `columns` are the options of `stream_table`. `work` is a folder
-    for temporary files, with space for 45 bytes per image and 20 bytes per given tag; None: the system's folder.
+    for temporary files, with space for 8 bytes per given tag; None: the system's folder.
     `split` selects the rows to measure on, "all" for all; None: "test", if there are splits. Raises
     EncoderMismatchError if another encoder made the features; DataError if there are no images to measure on.
     """

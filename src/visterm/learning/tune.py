@@ -174,10 +174,11 @@ class _Search:
         self.start.encoder.check_settings()
         self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
         self._executor = executor
-        self._n_jobs, self._options = n_jobs, {"random_state": request.seed, "n_jobs": n_jobs}
+        self._options = {"random_state": request.seed, "n_jobs": n_jobs}
         self._candidates = [
             Candidate(self.make(settings), settings) for settings in settings_to_try(grid, n_random, request.seed)
         ]
+        self._n_jobs: int | None = getattr(self._candidates[0].model, "n_jobs", n_jobs)
         self._log = TrialLog(trials_file(out))
 
     def run(
@@ -193,7 +194,7 @@ class _Search:
             params.pop("n_jobs", None)  # results don't depend on it
             keyed_candidates.append((key_of(data, params | side_fields), candidate))
 
-        new_trials = [(key, candidate) for key, candidate in keyed_candidates if key not in self._log]
+        new_trials = list({key: candidate for key, candidate in keyed_candidates if key not in self._log}.items())
         is_shared = self._executor.remote and len(new_trials) > 1
         if self._executor.remote and not is_shared:
             say(f"Other machines ignored: {count_of(len(new_trials), 'setting')} to try, on this machine.")

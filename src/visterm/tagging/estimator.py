@@ -152,7 +152,11 @@ class TaggerEstimator(Estimator, Run):
     ) -> tuple[Callable[[], Iterator[tuple[slice, NDArray[np.float32]]]], sp.csr_array, sp.csr_array | None]:
         """Return the scores of photos as blocks, their given tags, and their training tags, as metrics need them."""
         self._refuse_unfitted()
-        corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
+        corpus = read_corpus(self.encoder, images, "auto" if tags is None else tags)
+        if not self.encoder.by_number:
+            self.encoder.refuse_unknown(corpus.images, only_if_all=True)
+        corpus, _ = known_part(self.encoder, corpus)
+
         if self.tree is not None:
             given_tags, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
             corpus = replace(corpus, tags=given_tags, negatives=negatives)

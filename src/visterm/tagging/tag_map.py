@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Mapping
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from visterm.models.blend.kept import tag_vectors, what_to_do
 
 MAX_MAP_TAGS = 2000  # A map with more tags is unreadable, and takes minutes to compute
 N_COMPONENTS = 50  # Number of principal components for t-SNE (van der Maaten, Hinton 2008, section 4.2)
+_LAST_LETTER = "\U0010ffff"
 
 
 class Completion(NamedTuple):
@@ -30,11 +31,12 @@ class Completion(NamedTuple):
 
 
 class Completions:
-    """Finds tags of a vocabulary by their first letters, and by the first letters of their words."""
+    """A sorted index of the tags of a vocabulary by their first letters, and by the first letters of their words."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        counts = vocabulary.counts.tolist()
-        self._tags = [(tag, n, starts_of(tag)) for tag, n in zip(vocabulary.tags, counts, strict=True)]
+        self._tags = list(zip(vocabulary.tags, vocabulary.counts.tolist(), strict=True))
+        starts = sorted((start, i) for i, tag in enumerate(vocabulary.tags) for start in starts_of(tag))
+        self._keys, self._numbers = [key for key, _ in starts], [i for _, i in starts]
 
     def find(self, typed: str, k: int = 10, others: Mapping[str, int] | None = None) -> list[Completion]:
         """Return tags that begin with `typed`, then tags with a word that begins with it; each most frequent first.
@@ -42,9 +44,9 @@ class Completions:
         An empty text returns the most frequent tags. `others` are further tags with their numbers of images.
         """
         key = tag_key(typed)
-        more_tags = ((tag, n, starts_of(tag)) for tag, n in (others or {}).items())
-        tags = chain(self._tags, more_tags)
-        matches = [(tag, n) for tag, n, starts in tags if any(start.startswith(key) for start in starts)]
+        span = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST_LETTER))
+        matches = [self._tags[i] for i in set(self._numbers[span])]
+        matches += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in starts_of(tag))]
 
         def order(item: tuple[str, int]) -> tuple[bool, int, str]:
             return not tag_key(item[0]).startswith(key), -item[1], item[0]

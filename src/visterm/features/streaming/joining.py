@@ -21,6 +21,7 @@ from visterm.core.errors import TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
+from visterm.core.writing import writing
 from visterm.data.tag_formats.record import (
     TagCounts,
     TagRecord,
@@ -242,7 +243,7 @@ class TagPairs:
     def add(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Add pairs of an image's position and a tag's number."""
         block = np.array(pairs, np.uint64).reshape(-1, 2)
-        with self._file.open("ab") as file:
+        with writing(self._file), self._file.open("ab") as file:
             file.write((block[:, 0] << TAG_BITS | block[:, 1]).tobytes())
 
     def sort(self) -> None:

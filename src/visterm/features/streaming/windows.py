@@ -79,15 +79,19 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
 
 
 def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
-    """Draw `n` positions of images with a bit uniformly; the result is sorted.
+    """Draw `n` positions of images with a bit uniformly, in one pass; the result is sorted.
 
-    Each image draws a random key; the sample are the images with the smallest keys.
+    Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
     """
-    starts = range(0, shards.n_rows, IMAGES_PER_DRAW)
-    draws = [np.random.default_rng([seed, i]).random(min(IMAGES_PER_DRAW, shards.n_rows - i)) for i in starts]
-    keys = np.concatenate([np.empty(0), *draws])
-    candidates = np.flatnonzero(tags.bits & bit)
-    return np.sort(candidates[np.argsort(keys[candidates], kind="stable")[:n]])
+    smallest, sample = np.empty(0), np.empty(0, np.int64)
+    for start in range(0, shards.n_rows, IMAGES_PER_DRAW):
+        bits = tags.bits[start : start + IMAGES_PER_DRAW]
+        keys = np.random.default_rng([seed, start]).random(bits.size)
+        candidates = np.flatnonzero(bits & bit)
+        smallest, sample = np.append(smallest, keys[candidates]), np.append(sample, start + candidates)
+        chosen = np.argsort(smallest, kind="stable")[:n]
+        smallest, sample = smallest[chosen], sample[chosen]
+    return np.sort(sample)
 
 
 class ShardWindows:
