@@ -17,7 +17,8 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import DataError, StorageError, TagFileError, UserError
-from visterm.data.contents import Exif, exif_of
+from visterm.data.contents import Exif, content_hash, exif_of
+from visterm.library import files
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.filters import Filter
 
@@ -61,6 +62,16 @@ def test_what_has_not_changed_is_not_read_again(catalogue, photos, monkeypatch):
     monkeypatch.setattr("visterm.library.files.content_hash", lambda path: pytest.fail(f"{path} was read"))
     monkeypatch.setattr(type(catalogue.tagger.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
     assert counts(catalogue.index(photos)) == {"kept": 12}
+
+
+def test_a_file_with_other_content_of_the_same_size_is_read_once_to_compare_it(catalogue, photos, monkeypatch):
+    draw_photo(photos / "a.bmp", "red", 1)
+    catalogue.index(photos)
+    read = []
+    monkeypatch.setattr(files, "content_hash", lambda path: read.append(path) or content_hash(path))
+    touch(draw_photo(photos / "a.bmp", "blue", 2), 5)
+    assert counts(catalogue.index(photos))["changed"] == 1
+    assert read == [str(photos / "a.bmp")]
 
 
 def test_new_changed_moved_and_gone_files_are_each_seen_as_what_they_are(catalogue, photos):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from refusals import refused
 from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.cli import main
 from visterm.core.errors import MissingExtraError, StorageError
@@ -291,6 +292,11 @@ def test_a_table_names_files_with_line_ends_so_that_it_is_read_again(end, tmp_pa
     text = table_of([ExportItem(image, ("sky",), (), name=image.name)], "csv")
     (tmp_path / "tags.csv").write_bytes(text.encode())
     assert [(r.image, r.tags) for r in find_tags(tmp_path / "tags.csv", tmp_path).records] == [(image.name, ["sky"])]
+
+
+def test_a_format_that_is_no_table_is_refused():
+    with refused("to", value="xlsx"):
+        table_of([], "xlsx")
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,22 @@ from refusals import refused
 from tiny_catalogues import draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.core.errors import StorageError, UserError
+from visterm.core.progress import Progress
 from visterm.library import learn as learning
 from visterm.library import training
 from visterm.library.info import describe
 from visterm.library.learned import NOT_BETTER, WENT_BACK, Comparison, outcome_text
 from visterm.library.training import is_held_out
+
+
+class Tasks(Progress):
+    """Keeps the tasks that were started, with their numbers of steps."""
+
+    def __init__(self):
+        self.started = []
+
+    def start(self, task, total=None):
+        self.started.append((task, total))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +73,9 @@ def test_each_step_goes_back_by_one_run_and_keeps_what_people_said(catalogue):
     assert catalogue.go_back().rows == 0  # the rows of the run before are still there
     assert in_use(catalogue) == 2
     assert numbers(catalogue.earlier_runs()) == [1]
-    assert catalogue.go_back().rows == 24  # those of older runs are made anew
+    progress = Tasks()
+    assert catalogue.go_back(progress=progress).rows == 24  # those of older runs are made anew
+    assert progress.started[0] == ("make rows", 24)
     assert (in_use(catalogue), catalogue.earlier_runs()) == (1, [])
     with pytest.raises(UserError, match="no other run was in use before run 1"):
         catalogue.go_back()

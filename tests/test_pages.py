@@ -372,6 +372,8 @@ def test_review_goes_on_by_plain_forms_and_takes_answers_back(client, catalogue)
     assert catalogue.image(image).verdicts[tag] == 1
     assert (int(hidden(answered, "image")), hidden(answered, "tag")) != (image, tag)
     again = client.post("/review", data={"trail": hidden(answered, "trail"), "do": "undo"}).text
+    refused = client.post("/review", data={"image": image, "tag": tag, "do": "perhaps"}, headers={"x-part": "1"})
+    assert refused.json()["message"] == "do is 'perhaps': input should be 'right', 'wrong', 'skip' or 'undo'."
     assert (int(hidden(again, "image")), hidden(again, "tag")) == (image, tag)
     assert tag not in catalogue.image(image).verdicts
     skipped = client.post("/review", data={"image": image, "tag": tag, "trail": "[]", "do": "skip"}).text

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import re
+import threading
 import time
 from io import BytesIO
 
@@ -19,7 +20,9 @@ from refusals import refused
 from tiny_catalogue import KINDS, N_IMAGES, SIZE, make_tiny_catalogue
 from tiny_scenes import scene
 from visterm.library.duplicates import find_duplicates
+from visterm.tagging.tag_map import tag_map
 from visterm.tagging.tagger import Tagger
+from visterm.web import service as services
 from visterm.web.app import create_app
 from visterm.web.batching import Batcher
 from visterm.web.metrics import Metrics, figure
@@ -408,6 +411,27 @@ def test_tags_have_counts_neighbours_and_a_place(service):
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_who_asks_for_a_map_that_takes_long_to_draw_is_told_to_come_back(tiny, monkeypatch):
+    may_end, n_drawn = threading.Event(), []
+
+    def draw(*arguments):
+        n_drawn.append(1)
+        assert may_end.wait(FOREVER)
+        return tag_map(*arguments)
+
+    monkeypatch.setattr(services, "tag_map", draw)
+    monkeypatch.setattr(services, "MAP_SECONDS", 0.01)
+    with client_of(tiny) as client:
+        for address in (f"{API}/tags/map", "/tags/map?drawn=1"):
+            answer = client.get(address)
+            assert answer.status_code == 503
+            assert answer.headers["retry-after"] == "10"
+        may_end.set()
+        monkeypatch.setattr(services, "MAP_SECONDS", FOREVER)
+        assert client.get(f"{API}/tags/map").json()["tags"]
+    assert len(n_drawn) == 1
 
 
 def test_what_is_beyond_the_bound_is_told_to_come_back(tiny):

@@ -23,6 +23,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.word_vectors import WordVectors
 from visterm.learning.start_words import no_vectors_warning
 from visterm.learning.word_places import WordPlaces
+from visterm.library.dictionary import add_to_dictionary
 from visterm.models.confidence.calibration import Calibration
 
 SHOWN = {"rose": [1, 0, 0, 0.3], "sea": [0, 1, 0, 0.3], "grass": [0, 0, 1, 0.3]}
@@ -326,6 +327,10 @@ def test_a_file_that_is_gone_or_changed_is_an_error_with_advice(place, tmp_path,
         run.add_words(["ocean"], file=tmp_path / "glove.txt")
     assert run.add_words(["ocean"], file=tmp_path / "moved.txt").added == ["ocean"]
     assert run.query_weights("tulip").outside.words == ["tulip"]
+    with pytest.raises(StorageError, match="has changed"):
+        add_to_dictionary(tmp_path / "run", ["ocean"])
+    assert add_to_dictionary(tmp_path / "run", ["ocean"], file=tmp_path / "moved.txt").added == ["ocean"]
+    assert Tagger.load(tmp_path / "run").query_weights("tulip").outside.words == ["tulip"]
 
 
 # -- adding -----------------------------------------------------------------------------------------------------------

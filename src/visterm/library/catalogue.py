@@ -242,13 +242,14 @@ class Catalogue(CatalogueReader):
             self._use_tagger(tagger)
         return filled
 
-    def go_back(self, to: str = "") -> Filled:
+    def go_back(self, to: str = "", *, progress: Progress = SILENT) -> Filled:
         """Go back to the run that was in use before the current one; people's feedback is kept.
 
         Call it twice to go back two runs, or pass the number of any of the `earlier_runs` as `to`. Missing rows are
         computed again, as by `use`. Raises UserError if the run does not exist; StorageError if its files are gone.
         """
-        return self.use(earlier.run_to_go_back_to(self.stored, to).fingerprint, kind=earlier.GO_BACK)
+        run = earlier.run_to_go_back_to(self.stored, to).fingerprint
+        return self.use(run, kind=earlier.GO_BACK, progress=progress)
 
     def earlier_runs(self) -> list[earlier.ShownRun]:
         """List the runs that `go_back` can go back to, with their figures, latest first."""

@@ -42,19 +42,21 @@ def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
     return Tagger.load(path)
 
 
-def add_to_dictionary(path: str | os.PathLike[str], words: Iterable[str]) -> Added:
+def add_to_dictionary(
+    path: str | os.PathLike[str], words: Iterable[str], *, file: str | os.PathLike[str] | None = None
+) -> Added:
     """Add words to the dictionary of a run or a catalogue: all of them, or none if there is an error.
 
-    A catalogue has its own copy of a run, which does not change when the run does. Raises the errors of
-    `Tagger.add_words`.
+    A catalogue has its own copy of a run, which does not change when the run does. `file` is the new path of the word
+    vector file, which the run stores. Raises the errors of `Tagger.add_words`.
     """
     if folder_kind(path) == "catalogue":
         catalogue = Catalogue.load(path)
-        added = catalogue.tagger.add_words(words)
+        added = catalogue.tagger.add_words(words, file=file)
         catalogue.save(path)
         return added
     tagger = Tagger.load(path)
-    added = tagger.add_words(words)
+    added = tagger.add_words(words, file=file)
     with new_folder(path, "run", check=partial(check_opens, Tagger)) as folder:
         # Copy everything else unchanged
         shutil.copytree(path, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))

@@ -94,10 +94,14 @@ class _ListedFiles:
     images_by_path: dict[str, ImageState]
     team: Team
     result: ComparedFiles = field(default_factory=ComparedFiles)
+    digests: dict[int, str | None] = field(default_factory=dict)
 
     def hashes(self, positions: Sequence[int]) -> list[str | None]:
-        """Return the content hashes of files."""
-        return self.team.run(lambda n: content_hash(str(self.paths[positions[n]])), len(positions))
+        """Return the content hashes of files, each computed once."""
+        unread = [i for i in positions if i not in self.digests]
+        contents = self.team.run(lambda n: content_hash(str(self.paths[unread[n]])), len(unread))
+        self.digests.update(zip(unread, contents, strict=True))
+        return [self.digests[i] for i in positions]
 
     def compare_states(self) -> tuple[list[int], list[int], list[int]]:
         """Return positions of unknown files, of known files with a new date, and of known files with a new size.

@@ -50,6 +50,7 @@ VERSION: str = visterm.__version__  # looked up once, as a look-up takes longer 
 N_WRITERS = 4  # Threads that write. One commits at a time, and all wait while another process commits.
 CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
 MAX_NAMES = 3  # Names of folders, cameras and dates among the completions of a search
+MAP_SECONDS = 20.0  # How long a request waits for the map of tags to be drawn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -256,13 +257,21 @@ class Service:
         return await self.encoding.run(draw)
 
     async def tag_map(self) -> list[PlacedTag]:
-        """Return the map of the tags, drawn once per run. Raises UserError if the model has no vectors of tags."""
+        """Return the map of the tags, which is drawn once per run.
+
+        Raises HttpError (503) if drawing takes longer than a request should wait; UserError if the model has no vectors
+        of tags.
+        """
         tagger = self.catalogue.tagger
         if self._tag_map is None or self._tag_map[0] is not tagger:
             # In a separate thread, as pages that use `browsing` would wait for the map, too.
             task = asyncio.create_task(asyncio.to_thread(tag_map, tagger.model, tagger.vocabulary))
             self._tag_map = (tagger, task)
-        return await asyncio.shield(self._tag_map[1])  # drawing goes on if this client disconnects
+        try:  # drawing goes on if this client disconnects, or has waited too long
+            return await asyncio.wait_for(asyncio.shield(self._tag_map[1]), MAP_SECONDS)
+        except TimeoutError as error:
+            message = "The map of the tags is still being drawn. Try again in 10 s."
+            raise HttpError(503, message, headers={"retry-after": "10"}) from error
 
     async def check_catalogue(self) -> None:
         """Check that the catalogue can be read, even while searches and writes wait.

@@ -48,11 +48,12 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
 
     "csv": columns file_name, tags (by people, for `visterm fit --tags`), predicted and confidence, with values joined
     by ``;``; lists with a ``;`` or ``,`` in a tag are written as JSON. "jsonl": the same data as lists, and the
-    fingerprint of the run.
+    fingerprint of the run. Raises UserError for any other `to`.
 
     CSV cells that a spreadsheet would interpret as formulas, because they begin with ``=``, ``+``, ``-``, ``@``, a tab
     or a carriage return, are prefixed with an apostrophe. `visterm fit --tags` removes it again.
     """
+    check_choice(to, "to", TABLES)
     table = io.StringIO(newline="")
     if to == CSV:
         table.write(_row(TABLE_COLUMNS))

@@ -112,7 +112,7 @@ RunAnswer = answer(
     current=(bool, "Whether it is in use."),
     images=(int | None, "Number of photos that it learned from; null if its files are gone."),
     tags=(int | None, "Number of tags that it knows; null if its files are gone."),
-    comparison=(ComparisonAnswer | None, "Comparison with the previous run; null if no photo was there to compare on."),
+    comparison=(ComparisonAnswer | None, "Comparison with the previous run; null without photos to compare them on."),
 )  # fmt: skip
 
 RunsAnswer = answer(

@@ -86,7 +86,7 @@ def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
 @router.post("/review")
 @allow_body(MEDIUM_BODY)
 async def answer_question(
-    request: Request, service: ServiceDep, do: Annotated[Reply | Literal["undo"], Form()], tag: FormText = "",
+    request: Request, service: ServiceDep, do: Annotated[Literal[Reply, "undo"], Form()], tag: FormText = "",
     image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1, trail: FormText = "[]",
     queue: Annotated[Queue, Form()] = "frequent",
 ) -> Response:  # fmt: skip
