@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -104,6 +107,28 @@ def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
     for q in queries[:, None, :]:
         np.testing.assert_array_equal(again.candidates(q, 10), index.candidates(q, 10))
     assert [file.name for file in tmp_path.iterdir()] == ["rows.faiss"]
+
+
+def test_searches_at_the_same_time_read_an_index_once(index, queries):
+    n_threads, reads = 4, []
+    begin = threading.Barrier(n_threads)
+
+    def read():
+        reads.append(index.faiss_index)
+        time.sleep(0.05)  # the other threads need it meanwhile
+        return reads[-1]
+
+    shared = RowIndex(index.settings, read)
+
+    def search(q):
+        begin.wait()
+        return shared.candidates(q[None, :], 10)
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        found = list(pool.map(search, queries[:n_threads]))
+    assert len(reads) == 1
+    for q, places in zip(queries, found, strict=False):
+        np.testing.assert_array_equal(places, index.candidates(q[None, :], 10))
 
 
 def test_a_damaged_index_is_noticed(index, tmp_path):

@@ -143,7 +143,11 @@ def test_nothing_that_fits_is_an_error_with_an_example_of_both_sides(tmp_path):
 def test_a_missing_or_empty_folder_is_an_error(tmp_path):
     with pytest.raises(DataError, match="There is no folder"):
         Corpus.read(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="has no files"):
+    with pytest.raises(DataError, match=r"has no files\."):
+        Corpus.read(tmp_path)
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "a.jpg").touch()
+    with pytest.raises(DataError, match="has no files besides those in hidden folders"):
         Corpus.read(tmp_path)
 
 
@@ -247,8 +251,9 @@ def test_an_unknown_split_is_an_error_that_lists_the_others(corpus):
         corpus.select("dev2")
     assert refusal.value.expected == "'test' (1 image), 'train' (6 images), 'valid' (2 images), or 'all'"
     bare = corpus.subset([9])
-    with refused("split", value="test", error=UnknownNameError):
+    with refused("split", value="test", error=UnknownNameError) as refusal:
         bare.select("test")
+    assert str(refusal.value).startswith("The tags have no column 'split'. Leave")
 
 
 def test_a_subset_keeps_its_order(corpus):

@@ -64,6 +64,7 @@ def refusal_if_any(read, path):
         ({"indptr": np.array([0, 2, 10**8])}, "rows of 100,000,000 in all"),
         ({"indices": np.array([0, 2])}, "3 values, 2 indices"),
         ({"data": np.array(["a", "b", "c"])}, "'data': it holds <U1; expected numbers"),
+        ({"indices": np.array([0.0, 2.0, 1.0])}, "'indices': it holds float64; expected whole numbers"),
         ({"data": np.ones((3, 1))}, "'data' is float64 of shape (3, 1)"),
         ({"shape": np.array([2, 10**12])}, "the shape is (2, 1000000000000)"),
         ({"shape": np.array([10**12, 3])}, "would unpack to 8,000,000,000,000"),

@@ -20,10 +20,11 @@ from remembered_library import (
 )  # fmt: skip
 from visterm import Catalogue, Tagger
 from visterm.connectors import keys
+from visterm.connectors import pull as pulling
 from visterm.connectors.connect import connect
 from visterm.connectors.sync import PushSettings, connection_of, library_of, sync, undo
 from visterm.core.errors import DataError, ServiceError, StorageError
-from visterm.store.connected import OFF, WRITTEN
+from visterm.store.connected import OFF, WRITTEN, Connected
 
 made, opened = remembered_library.made, remembered_library.opened  # fixtures
 
@@ -188,6 +189,30 @@ def test_a_photo_at_which_the_server_fails_is_skipped_and_a_server_that_is_away_
     bad = set(library.photos)
     with pytest.raises(ServiceError, match="500"):
         sync(catalogue, library, LOW)
+
+
+def test_previews_are_noted_in_groups_and_those_before_a_failure_are_kept(opened, monkeypatch):
+    catalogue, library = opened
+    note, groups, preview = Connected.set_fetched, [], library.preview
+
+    def noted(connected, versions):
+        groups.append(len(versions))
+        note(connected, versions)
+
+    def failing(photo):
+        if photo.startswith("bad"):
+            raise ServiceError("it answers with 500")
+        return preview(photo)
+
+    monkeypatch.setattr(pulling, "PREVIEWS_PER_COMMIT", 2)
+    monkeypatch.setattr(Connected, "set_fetched", noted)
+    library.preview = failing
+    for number, name in enumerate(["a", "b", "c", *(f"bad{number}" for number in range(4))]):
+        library.put(name, preview=picture("red", number))
+    with pytest.raises(ServiceError, match="500"):
+        sync(catalogue, library, LOW)
+    assert groups == [2, 1]
+    assert [entry[1] for entry in catalogue.stored.connected.to_fetch()] == [f"bad{number}" for number in range(4)]
 
 
 def test_predictions_below_a_higher_precision_are_taken_back(opened):

@@ -54,6 +54,6 @@ def restore(
     say(f"Restored {catalogue}: {count_of(restored.images, 'photo')}, {count_of(restored.rows, 'row')} computed.")
     if restored.missing:
         say(
-            f"{count_of(restored.missing, 'photo')} were changed, or are no longer where they were. If their content "
-            f"is the same: visterm index {catalogue} FOLDER"
+            f"Changed, or no longer where they were: {count_of(restored.missing, 'photo')}. If they moved unchanged: "
+            f"visterm index {catalogue} FOLDER"
         )

@@ -28,6 +28,7 @@ from visterm.store.database import as_text
 PREVIEWS = "previews"
 MAX_DOWNLOADS = 4  # Number of parallel downloads of previews
 MAX_FAILURES_IN_A_ROW = 4  # After these, the problem is the server, not a single photo
+PREVIEWS_PER_COMMIT = 32  # Each commit waits for the disk
 MAX_NAME_LENGTH = 255  # Longer names of photos are cut
 
 
@@ -100,12 +101,13 @@ def fetch_previews(
 ) -> list[Skipped]:
     """Download missing previews, a few in parallel; return the photos without a preview, with reasons.
 
-    Raises ServiceError after several failures in a row; previews downloaded before are kept, each with its own commit.
+    Raises ServiceError after several failures in a row; previews downloaded before are kept.
     """
     photos = connected.to_fetch()
     missing = [entry for entry in photos if entry[2]]
     reason = f"{library.title} could not make a preview of it"
     skipped = [Skipped(f"{name} ({photo})", reason) for _, photo, version, name in photos if not version]
+    fetched: list[tuple[int, str | None]] = []
     n_failures = 0
 
     def fetch(entry: tuple[int, str, str, str]) -> DataError | ServiceError | None:
@@ -118,16 +120,22 @@ def fetch_previews(
         return None
 
     errors = map_ahead(fetch, missing, MAX_DOWNLOADS, 2 * MAX_DOWNLOADS, "visterm-fetch")
-    with reported(progress, "fetch previews", len(missing)), closing(errors):
-        for (photo_id, photo, version, name), error in zip(missing, errors, strict=True):
-            if error is None:
-                connected.set_fetched([(photo_id, version)])
-            else:
-                skipped.append(Skipped(f"{name} ({photo})", str(error)))
-            n_failures = n_failures + 1 if isinstance(error, ServiceError) else 0
-            if error is not None and n_failures == MAX_FAILURES_IN_A_ROW:
-                raise error
-            progress.advance()
+    try:
+        with reported(progress, "fetch previews", len(missing)), closing(errors):
+            for (photo_id, photo, version, name), error in zip(missing, errors, strict=True):
+                if error is None:
+                    fetched.append((photo_id, version))
+                else:
+                    skipped.append(Skipped(f"{name} ({photo})", str(error)))
+                n_failures = n_failures + 1 if isinstance(error, ServiceError) else 0
+                if error is not None and n_failures == MAX_FAILURES_IN_A_ROW:
+                    raise error
+                progress.advance()
+                if len(fetched) == PREVIEWS_PER_COMMIT:
+                    connected.set_fetched(fetched)
+                    fetched.clear()
+    finally:
+        connected.set_fetched(fetched)
     return skipped
 
 

@@ -185,10 +185,10 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
         "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
         "WHERE images.state = 'here' ORDER BY images.id"
     )
-    files = {image_id: (str(preview_file(folder, photo_id)), path) for image_id, photo_id, path in previews}
+    files = ((str(preview_file(folder, photo_id)), path, image_id) for image_id, photo_id, path in previews)
     stored.database.write_many(  # if the catalogue's folder was moved
         "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?",
-        [(as_text(file), as_text(os.path.dirname(file)), i) for i, (file, path) in files.items() if file != path],
+        [(as_text(file), as_text(os.path.dirname(file)), image_id) for file, path, image_id in files if file != path],
     )
 
     read_changes(stored.connected, library, progress)

@@ -191,6 +191,9 @@ class Corpus:
         positions = [i for i, name in enumerate(self.splits) if name is not None and name == requested]
         if not positions:
             counts = Counter(filter(None, self.splits))
+            if not counts:
+                problem, advice = "The tags have no column 'split'.", "Leave `split` out, or add the column."
+                raise UnknownNameError(problem, setting="split", value=split, advice=advice)
             available = "".join(f"'{name}' ({count_of(count, 'image')}), " for name, count in sorted(counts.items()))
             problem, expected = f"No image is in the split '{split}'.", f"{available}or 'all'"
             raise UnknownNameError(problem, setting="split", value=split, expected=expected)

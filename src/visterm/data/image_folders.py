@@ -231,7 +231,8 @@ def no_images_message(folder: str | os.PathLike[str]) -> str:
     files = list(files_below(as_path(folder), unsearched))
     reason = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
     if not files:
-        return f"The folder {os.fspath(folder)} has no files{' that can be listed' if reason else ''}.{reason}"
+        which = " that can be listed" if reason else " besides those in hidden folders" if unsearched.hidden else ""
+        return f"The folder {os.fspath(folder)} has no files{which}.{reason}"
     other_files = f"Its {count_of(len(files), 'file')} (such as '{min(files)}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "

@@ -177,7 +177,8 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMERI
     with archive.open(info) as member:
         header = _header(member, info.file_size, f"its part '{name}'")
         if header.dtype.kind not in kinds:
-            raise DataError(f"{path}, '{name}': it holds {header.dtype}; expected numbers.")
+            expected = "whole numbers" if kinds == "iu" else "numbers" if kinds == NUMERIC_KINDS else "a text"
+            raise DataError(f"{path}, '{name}': it holds {header.dtype}; expected {expected}.")
         content = member.read(header.size)
     numbers = np.frombuffer(content, header.dtype) if content else np.empty(0, header.dtype)
     return numbers.reshape(header.shape, order="F" if header.fortran else "C")

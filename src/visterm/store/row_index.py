@@ -12,12 +12,12 @@ import json
 import math
 import os
 import statistics
+import threading
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -78,16 +78,21 @@ class IndexSettings:
 class RowIndex:
     """A faiss index and its settings; see `Candidates`.
 
-    `read` returns the index, for example by `read_index`, and is called on first use.
+    `read` returns the index, for example by `read_index`, and is called on first use, once for all threads: an index of
+    a million rows takes hundreds of megabytes.
     """
 
     def __init__(self, settings: IndexSettings, read: Callable[[], FaissIndex]) -> None:
-        self.settings, self.n_rows, self._read = settings, settings.n_rows, read
+        self.settings, self.n_rows = settings, settings.n_rows
+        self._read, self._reading = read, threading.Lock()
+        self._index: FaissIndex = None
 
-    @cached_property
+    @property
     def faiss_index(self) -> FaissIndex:
         """The index in memory."""
-        return self._read()
+        with self._reading:
+            self._index = self._read() if self._index is None else self._index
+        return self._index
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         """Return ascending positions of rows, with most of the `k` best rows."""
