@@ -204,7 +204,7 @@ def test_a_folder_that_is_not_there_is_named_in_full_and_a_file_as_one(refusal, 
         ("a.npy", np.eye(30), "it breaks off"),
     ],
 )
-def test_a_features_file_of_another_kind_is_refused_in_plain_words(name, content, message, refusal, photos, tmp_path):
+def test_a_features_file_of_another_kind_is_refused_in_plain_words(name, content, message, command, photos, tmp_path):
     file = tmp_path / name
     if isinstance(content, bytes):
         file.write_bytes(content)
@@ -213,7 +213,9 @@ def test_a_features_file_of_another_kind_is_refused_in_plain_words(name, content
     if message == "it breaks off":
         file.write_bytes(file.read_bytes()[:-100])
     (tmp_path / "a.names.txt").write_text("00.png\n", encoding="utf-8")
-    said = refusal(f"fit --tags tags.csv -o out --encoder precomputed:{name}")
+    code, out, said = command(f"fit --tags tags.csv -o out --encoder precomputed:{name}")
+    assert (code, out) == (2, "")
+    assert said.splitlines()[-1].startswith("visterm: ")
     assert message in said
     assert "allow_pickle" not in said
 

@@ -237,7 +237,7 @@ def test_choices_are_read_as_typed():
     ("pairs", "message"),
     [
         (["dim"], "NAME=VALUE,VALUE"),
-        (["dim="], "NAME=VALUE,VALUE"),
+        (["dim="], "empty value"),
         (["dim=1,,2"], "empty value"),
         (["dim=1", "dim=2"], "given twice"),
         (["dim=9:1"], "LOW below HIGH"),

@@ -203,7 +203,8 @@ class _Search:
             key, candidate = new_trials[number]
             self._log.put(key, trial)
             outcome = "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
-            progress.advance(1, f"{candidate}: {outcome}")
+            progress.advance(1)
+            say(f"{number + 1} of {len(new_trials)}: {candidate}: {outcome}")
 
         executor = self._executor if is_shared else Executor(self._n_jobs)
         with reported(progress, "settings", len(new_trials)):

@@ -114,24 +114,27 @@ class Quadruplets:
         )
 
 
-def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
+def check_relations(relations: ArrayLike, n_tags: int, setting: str | None = None) -> NDArray[np.int64]:
     """Return relations (part, whole) as int64, sorted and without duplicates, shape (n, 2).
 
     Raises ShapeError if they are not pairs of whole numbers from 0 to `n_tags` - 1; DataError if a tag is part of
-    itself.
+    itself. `setting` is the name of the relations in errors.
     """
     array = np.asarray(relations)
     if array.size == 0:
         return np.empty((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ShapeError(
-            f"The relations have shape {array.shape} and type {array.dtype}; "
-            "expected pairs of tag columns: (part, whole), or (tag, ancestor) in a tree."
+            f"Relations have shape {array.shape} and type {array.dtype}.",
+            setting=setting,
+            value=array.shape,
+            expected="pairs of tag columns: (part, whole), or (tag, ancestor) in a tree",
         )
 
     if array.min() < 0 or array.max() >= n_tags:
         wrong = array.min() if array.min() < 0 else array.max()
-        raise ShapeError(f"The relations name tag column {wrong}; expected 0 to {n_tags - 1}, the columns of Y.")
+        expected = f"0 to {n_tags - 1}, the columns of Y"
+        raise ShapeError(f"Relations name tag column {wrong}.", setting=setting, value=int(wrong), expected=expected)
     self_relations = np.flatnonzero(array[:, 0] == array[:, 1])
     if self_relations.size:
         raise DataError(f"Tag column {array[self_relations[0], 0]} is part of itself. Leave such relations out.")

@@ -100,7 +100,7 @@ class Wsabie(EmbeddingRanker):
         pairs = self.known("tree")
         if pairs is None:
             return positives
-        return store_unknown_descendants(positives, Y, check_relations(pairs, Y.shape[1]))
+        return store_unknown_descendants(positives, Y, check_relations(pairs, Y.shape[1], "tree"))
 
     def _objective(self, n_tags: int) -> Objective:
         max_draws = self.max_trials
