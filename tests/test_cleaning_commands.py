@@ -47,7 +47,7 @@ def test_a_dictionary_is_cleaned_before_it_is_learned_and_the_run_keeps_the_coun
     done = run(*command, "--tags", "tags.csv", "--encoder", "ids", "-o", "run", "--tag-rules", "tags.toml")
     assert done.exit_code == 0, (done.stderr, done.exception)
     for said in (
-        "Stop tags: 1 tag of 1 image is not learned.",
+        "Stop tags: 1 tag of 1 image is not learned; 1 line (such as 'canon') match no tag of the images.",
         "Per user: 4 of 10 images left out, such as of 'bob', who gave 6 images the same tags",
         "Too frequent: 1 tag on more than 0.7 of 6 images is not learned: 'photo' (6).",
         "Aliases: 1 spelling of 1 tag; 1 spelling (such as 'foto = photo') without a learned tag.",

@@ -32,7 +32,9 @@ def test_stop_tags_go_in_any_case_from_tags_and_negatives_and_no_image_does():
     pruned = prune(library(a="Canon sea", b="canon", c="-CANON sky"), stop_tags=["canon", "nikon"])
     assert pruned.corpus.tags == [["sea"], [], ["sky"]]
     assert pruned.corpus.negatives == [[], [], []]
-    assert pruned.remarks == ["Stop tags: 1 tag of 2 images is not learned."]
+    assert pruned.remarks == [
+        "Stop tags: 1 tag of 2 images is not learned; 1 line (such as 'nikon') match no tag of the images."
+    ]
     assert pruned.facts == {"stop tags": 1}
 
 

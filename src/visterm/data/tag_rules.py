@@ -238,18 +238,23 @@ def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned
 
 def _drop_stop_tags(corpus: Corpus, stop_tags: Collection[str], tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
     """Leave out stop tags; return the corpus, a remark, and the number of tags."""
-    stop_keys = set(map(tag_key, stop_tags))
+    by_key = {tag_key(tag): tag for tag in stop_tags}
     training_images = _training_indices(corpus)
     learned_keys = {tag_key(tag) for i in training_images for tag in corpus.tags[i]}
-    matching_keys = {key for key in learned_keys if key in stop_keys or tag_of.get(key) in stop_keys}
+    matching_keys = {key for key in learned_keys if key in by_key or tag_of.get(key) in by_key}
     # A rule also has an effect if only an alias of its tag is on an image
-    used_keys = {key if key in stop_keys else tag_of[key] for key in matching_keys}
-    dropped_keys = matching_keys | stop_keys | {alias for alias, tag in tag_of.items() if tag in stop_keys}
+    used_keys = {key if key in by_key else tag_of[key] for key in matching_keys}
+    dropped_keys = matching_keys | by_key.keys() | {alias for alias, tag in tag_of.items() if tag in by_key}
     remaining = _drop_tags(corpus, dropped_keys)
     n_images = sum(len(remaining.tags[i]) < len(corpus.tags[i]) for i in training_images)
-    counts = f"{count_of(len(used_keys), 'tag')} of {count_of(n_images, 'image')}"
-    remark = f"Stop tags: {counts} {'is' if len(used_keys) == 1 else 'are'} not learned."
-    return remaining, remark, len(used_keys)
+    remark = (
+        f"Stop tags: {count_of(len(used_keys), 'tag')} of {count_of(n_images, 'image')} "
+        f"{'is' if len(used_keys) == 1 else 'are'} not learned"
+    )
+    unused_tags = [tag for key, tag in by_key.items() if key not in used_keys]
+    if unused_tags:
+        remark += f"; {count_of(len(unused_tags), 'line')} (such as '{unused_tags[0]}') match no tag of the images"
+    return remaining, f"{remark}.", len(used_keys)
 
 
 def _drop_repeats(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
