@@ -15,8 +15,9 @@ from refusals import refused
 from test_cli import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, UserError
+from visterm.core.queries import weigh_words
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import read_query_file
+from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_queries import queries_of_tags
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
@@ -111,6 +112,14 @@ def test_queries_of_a_file_are_judged_as_it_says(library, runs, tmp_path):
     assert found.texts == ["worda, wordb", "wordc -worda"]
     assert found.n_relevant.tolist() == [1, 1]
     assert found.left_out == 3
+
+
+def test_a_word_that_is_twice_in_a_query_of_a_file_weighs_as_much_as_in_a_search(library, runs):
+    corpus, _ = measured(library)
+    tagger, text = Tagger.load(runs[0]), "worda worda wordb"
+    found = evaluate_queries([tagger], corpus, [QueryRow(text, "200.jpg", 1.0), QueryRow(text, "201.jpg", 0.0)])
+    typed = weigh_words(tagger.vocabulary.query(text).weights, tagger.idf)
+    np.testing.assert_array_equal(found.searches[0].weights.toarray(), typed.toarray())
 
 
 def test_graded_relevances_of_a_file_are_measured_by_ndcg_and_shown(library, runs, tmp_path):

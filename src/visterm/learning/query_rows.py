@@ -148,7 +148,7 @@ def query_rows(
     captions = train.tags if only_tags else _captions(judged.texts, judged.relevant)
     candidates = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
     words, usable = words_of(judged.texts, candidates)
-    learned = QueryImages(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
+    learned = QueryImages(np.empty((len(train), 0), np.float32), words[usable].sign(), judged.relevant[usable])
     counts = candidates.counts if only_tags else np.bincount(learned.words_of_images.indices, minlength=len(candidates))
     kept_words = np.flatnonzero(
         (np.bincount(words.indices[words.data > 0], minlength=len(candidates)) > 0) & (counts >= min_count)
@@ -227,7 +227,7 @@ def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:
 
 
 def words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_array, NDArray[np.int64]]:
-    """Return the words of queries as a matrix of 1 (-1 for `-word`), and the numbers of queries with a known word."""
+    """Return the words of queries, as `Vocabulary.query` weighs them, and the numbers of queries with a known word."""
     rows: list[sp.csr_array] = []
     for text in texts:
         try:
@@ -236,7 +236,7 @@ def words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_array
             rows.append(sp.csr_array((1, len(vocabulary)), dtype=np.float32))
     if not rows:
         return sp.csr_array((0, len(vocabulary)), dtype=np.float32), np.empty(0, np.int64)
-    words = as_csr(sp.vstack(rows, format="csr").sign())
+    words = as_csr(sp.vstack(rows, format="csr"))
     return words, np.flatnonzero(np.diff(words.indptr))
 
 
@@ -252,4 +252,4 @@ def _encode(
         names = [corpus.names[i] for i in kept_rows]
     judged = judge_images(lines, names)
     words, usable = words_of(judged.texts, vocabulary)
-    return QueryImages(X, words[usable], judged.relevant[usable]), skipped
+    return QueryImages(X, words[usable].sign(), judged.relevant[usable]), skipped
