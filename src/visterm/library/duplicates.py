@@ -129,6 +129,7 @@ def find_duplicates(
     distance: int = DEFAULT_DISTANCE,
     *,
     hash_new: bool = True,
+    n_jobs: int | None = None,
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
 ) -> Duplicates:
@@ -144,7 +145,7 @@ def find_duplicates(
     """
     if not 0 <= distance <= MAX_DISTANCE:
         raise UserError(setting="distance", value=distance, expected=f"0 to {MAX_DISTANCE} bits")
-    skipped = _hash_new_pictures(stored, progress, stop) if hash_new else []
+    skipped = _hash_new_pictures(stored, n_jobs, progress, stop) if hash_new else []
     tags = stored.tags.held()
 
     def keeper_order(image: ImageRecord) -> tuple[object, ...]:
@@ -255,7 +256,9 @@ def _near_pictures(images: list[ImageRecord], distance: int) -> NearPictures:
     return near
 
 
-def _hash_new_pictures(stored: StoredCatalogue, progress: Progress, stop: Callable[[], bool]) -> list[Skipped]:
+def _hash_new_pictures(
+    stored: StoredCatalogue, n_jobs: int | None, progress: Progress, stop: Callable[[], bool]
+) -> list[Skipped]:
     """Read the pictures without a hash and store their hashes; return the unreadable pictures."""
     unhashed, skipped = [], []
     for image in stored.images.all():
@@ -275,7 +278,7 @@ def _hash_new_pictures(stored: StoredCatalogue, progress: Progress, stop: Callab
                 break
             chunk = unhashed[start : start + PICTURES_PER_COMMIT]
             hashes = []
-            decoded_pictures = decode_images([image.path or "" for image in chunk], max_side=HASHED_SIDE)
+            decoded_pictures = decode_images([image.path or "" for image in chunk], max_side=HASHED_SIDE, n_jobs=n_jobs)
             for image, picture in zip(chunk, decoded_pictures, strict=True):
                 if isinstance(picture, Skipped):
                     skipped.append(picture)
