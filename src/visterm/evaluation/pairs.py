@@ -160,10 +160,8 @@ def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> 
 
 def _held_out(train: Pairs, test: Pairs) -> sp.csr_array:
     """Return the pairs of the test that are not learned, as a matrix of ones."""
-    users, items = (
-        positions_of(test.users, train.user_rows, "user"),
-        positions_of(test.items, train.item_columns, "item"),
-    )
+    users = positions_of(test.users, train.user_rows, "user")
+    items = positions_of(test.items, train.item_columns, "item")
     entries = test.weights.tocoo()
     pairs = np.ones(entries.nnz, np.float32), (users[entries.row], items[entries.col])
     held_out = sp.csr_array(pairs, shape=train.weights.shape)

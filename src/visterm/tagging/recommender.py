@@ -124,7 +124,13 @@ class Recommender(Estimator):
         model = make_model(self.model, self.model_params or {}, options)
         weights, n_users = pairs.weights, pairs.users.size
         if item_features is not None:  # a feature is a further user, who has the items with this feature
-            weights = as_csr(sp.vstack([weights, _item_users(item_features, pairs.items.size)]))
+            item_rows = as_csr(as_rows(item_features, "item_features"))
+            if item_rows.shape[0] != pairs.items.size:
+                expected = f"{pairs.items.size:,} rows"
+                raise ShapeError(setting="item_features", value=item_rows.shape, expected=expected)
+            if (least := item_rows.data.min(initial=0)) < 0:
+                raise UserError(setting="item_features", value=least, expected="numbers of 0 or more")
+            weights = as_csr(sp.vstack([weights, item_rows.T]))
         has_weights = pairs.has_weights or bool((weights.data != 1).any())
         _check_uses(model, has_weights=has_weights, has_user_features=user_features is not None)
         rows = identity_rows(weights.shape[0])
@@ -148,11 +154,11 @@ class Recommender(Estimator):
     @cached_property
     def run_(self) -> Run:
         """The run; made at first use, as the names and hashes of all users take longer than some fits."""
-        self._check_has_fit_users("have a run")
+        training = self._fit_rows("have a run")
         encoder, names = Ids(), list(map(str, self.users_.tolist()))
         encoder.fit([*names, *(f"feature {row}" for row in range(self._rows.shape[0] - len(names)))])
-        training = self._training._replace(names=encoder.names_)
-        return Run.of_parts(learned_of(Learned(encoder=encoder, model=self.model_), training))
+        learned = Learned(encoder=encoder, model=self.model_)
+        return Run.of_parts(learned_of(learned, training._replace(names=encoder.names_)))
 
     def recommend(
         self, users: Names = None, k: int = 10, *, exclude_seen: bool = True, among: Names = None
@@ -233,7 +239,7 @@ class Recommender(Estimator):
         UserError
             If an item is unknown, or the model cannot fold users in.
         """
-        self._check_has_fit_users("fold new users in")
+        self._fit_rows("fold new users in")
         if sp.issparse(pairs):
             columns = {"items": self.items_, **columns}
         new = Pairs.of(pairs, **columns)
@@ -250,7 +256,7 @@ class Recommender(Estimator):
 
         Raises UserError if an item is known already, a user is unknown, or the model cannot add items.
         """
-        self._check_has_fit_users("add items")
+        training = self._fit_rows("add items")
         new = Pairs.of(pairs, **columns)
         positions = positions_of(new.users, self.pairs_.user_rows, "user")
         if known := [name for name in new.items.astype(str).tolist() if name in self.pairs_.item_columns]:
@@ -266,7 +272,7 @@ class Recommender(Estimator):
         weights = as_csr(sp.hstack([self.pairs_.weights, added[: self.users_.size]]))
         items = np.concatenate([self.items_, new.items.astype(self.items_.dtype.kind)])
         pairs = replace(self.pairs_, items=items, weights=weights, times=None)
-        training = self._training._replace(vocabulary=_vocabulary(pairs), Y=as_csr(weights > 0))
+        training = training._replace(vocabulary=_vocabulary(pairs), Y=as_csr(weights > 0))
         self._set(model, pairs, self._rows, training)
         return self
 
@@ -294,7 +300,7 @@ class Recommender(Estimator):
 
         Raises StorageError if there is a run at `path` and `overwrite` is False; UserError with features or new users.
         """
-        self._check_has_fit_users("be saved")
+        self._fit_rows("be saved")
         if self._rows.shape != (self.users_.size, self.users_.size):
             advice = "Leave `user_features` and `item_features` out."
             raise UserError("A recommender with features can't be saved.", setting="path", value=path, advice=advice)
@@ -329,12 +335,13 @@ class Recommender(Estimator):
             ids, best = top_k(np.ascontiguousarray(scores[:, columns]), min(k, items.size))
             yield Recommendations(self.users_[block], items[ids], best)
 
-    def _check_has_fit_users(self, what: str) -> None:
-        """Raise UserError if the users are new ones, which were folded in."""
+    def _fit_rows(self, what: str) -> TrainingRows:
+        """Return the rows of the fit; raise UserError if the users are new ones, which were folded in."""
         check_fitted(self)
         if self._training is None:
             advice = "Use the recommender that `fit_pairs` returned."
             raise UserError(f"A recommender of new users can't {what}.", advice=advice)
+        return self._training
 
     def _set(self, model: Annotator, pairs: Pairs, rows: Matrix, training: TrainingRows | None = None) -> None:
         """Set what was learned, and the users' feature rows; without `training`, their rows in the model's space."""
@@ -427,16 +434,6 @@ def _check_uses(model: Annotator, *, has_weights: bool, has_user_features: bool)
                 f"The model '{name}' doesn't use `{setting}`.",
                 setting=setting, advice=f"Leave it out{hint}, or choose another `model`: {others}.",
             )  # fmt: skip
-
-
-def _item_users(features: ArrayLike | sp.sparray, n_items: int) -> sp.csr_array:
-    """Return the features of items as rows of further users, shape (n_features, n_items)."""
-    rows = as_csr(sp.csr_array(as_rows(features, "item_features")))
-    if rows.shape[0] != n_items:
-        raise ShapeError(setting="item_features", value=rows.shape, expected=f"{n_items:,} rows")
-    if (least := rows.data.min(initial=0)) < 0:
-        raise UserError(setting="item_features", value=least, expected="numbers of 0 or more")
-    return as_csr(rows.T)
 
 
 def _vocabulary(pairs: Pairs) -> Vocabulary:
