@@ -543,15 +543,17 @@ def test_tags_are_compared_by_the_members_that_have_vectors_of_tags():
     assert tag_vectors(knn) is None
 
 
-def test_training_by_number_ends_early_if_a_candidate_adds_nothing():
+def test_training_by_number_ends_early_if_a_candidate_adds_nothing_unless_it_costs_little(monkeypatch):
     Y = plant_corpus(n_train=600, n_tags=12, random_state=3).Y_train
-    slow = ("wsabie", {"learning_rate": 1e-4, "patience": 50})  # stays near its start values
+    slow = ("wsabie", {"learning_rate": 1e-4, "epochs": 8})  # stays near its start values
     model = Auto(candidates=[("ease", {}), slow]).fit(None, Y)
     first, second = model.report_
     assert (first["weight"], second["weight"], second["map"]) == (1, 0, None)
     assert second["reason"].startswith("left out: after 4 epochs, it adds 0.0")
     alone = Ease(alpha=model.members_[0].alpha_).fit(None, Y)  # in the end, ease is fitted on all tags
     np.testing.assert_array_equal(model.members_[0].tag_rows_, alone.tag_rows_)
+    monkeypatch.setattr("visterm.models.blend.trials.SMALL_COST", 1e6)
+    assert Auto(candidates=[("ease", {}), slow]).fit(None, Y).report_[1]["map"] is not None
 
 
 def test_a_blend_adds_tags_by_the_sum_of_its_members_and_drops_those_that_only_explain():

@@ -73,6 +73,25 @@ def test_repeated_pairs_are_one_with_the_sum_of_weights_and_the_last_time():
     assert Pairs.of(rows).weights.toarray().tolist() == [[1, 0], [0, 1]]
 
 
+def test_numbers_and_texts_of_the_same_digits_are_one_name():
+    pairs = Pairs.of({"user": ["b", "a", 7, "7"], "item": [1, 2, 1, 3]})
+    assert pairs.users.tolist() == ["7", "a", "b"]
+    assert pairs.weights.toarray().tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 0]]
+
+
+def test_the_run_is_made_at_first_use_and_only_of_the_users_of_the_fit(frame):
+    recommender = visterm.fit_pairs(frame, model="ease")
+    recommender.recommend(k=3)
+    assert "run_" not in vars(recommender)
+    assert recommender.run_.facts["images"] == N_USERS
+    assert recommender.run_.learned_images.count(recommender.users_.tolist()) == N_USERS
+    folded = recommender.fold_in({"user": ["new"], "item": [1]})
+    with pytest.raises(visterm.VistermError, match="recommender of new users"):
+        assert folded.run_
+    recommender.add_items({"user": ["u1"], "item": [1000]})
+    assert len(recommender.run_.vocabulary) == N_ITEMS + 1
+
+
 @pytest.mark.parametrize(
     ("source", "options", "part"),
     [

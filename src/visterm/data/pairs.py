@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -75,7 +77,7 @@ class Pairs:
         columns, unused = _columns(source, {role: name for role, name in names.items() if name is not None})
         user_names, user_ids = _numbered(columns["user"], user)
         item_names, item_ids = _numbered(columns["item"], item)
-        values = np.ones(user_ids.size) if weight is None else _weights(columns["weight"], weight)
+        values = np.ones(user_ids.size) if weight is None else _weights(np.asarray(columns["weight"]), weight)
         shape = user_names.size, item_names.size
         weights = sp.csr_array((values, (user_ids, item_ids)), shape=shape, dtype=np.float32)
         weights.sum_duplicates()
@@ -83,7 +85,7 @@ class Pairs:
             weights.data[:] = 1
         times = None
         if time is not None:
-            ranks = _ranks(columns["time"], time)
+            ranks = _ranks(np.asarray(columns["time"]), time)
             latest_first = np.argsort(-ranks, kind="stable")
             latest = latest_first[np.unique((user_ids * shape[1] + item_ids)[latest_first], return_index=True)[1]]
             times = sp.csr_array((ranks[latest], (user_ids[latest], item_ids[latest])), shape=shape)
@@ -100,10 +102,8 @@ class Pairs:
             array = np.arange(length) if given is None else np.asarray(given)
             if array.shape != (length,):
                 raise ShapeError(setting=kind, value=array.shape, expected=f"{length:,} names")
-            unique, counts = np.unique(array, return_counts=True)
-            if unique.size < length:
-                repeated = unique[counts > 1].tolist()[0]
-                raise DataError(f"Two of the {kind} are named {repeated!r}.", advice="Make the names all different.")
+            if given is not None and (repeated := [name for name, n in Counter(array.tolist()).items() if n > 1]):
+                raise DataError(f"Two of the {kind} are named {repeated[0]!r}.", advice="Make the names all different.")
             names.append(array)
         return cls(names[0], names[1], csr, has_weights=bool((csr.data != 1).any()))
 
@@ -116,29 +116,29 @@ class Pairs:
     @cached_property
     def user_rows(self) -> dict[str, int]:
         """The row of each user, by name."""
-        return {name: row for row, name in enumerate(self.users.astype(str).tolist())}
+        return dict(zip(map(str, self.users.tolist()), range(self.users.size), strict=True))
 
     @cached_property
     def item_columns(self) -> dict[str, int]:
         """The column of each item, by name."""
-        return {name: column for column, name in enumerate(self.items.astype(str).tolist())}
+        return dict(zip(map(str, self.items.tolist()), range(self.items.size), strict=True))
 
 
 def positions_of(names: Sequence[Any] | NDArray[Any], known: dict[str, int], kind: str) -> NDArray[np.int64]:
     """Return the rows of users, or the columns of items, by name; raise UserError for the first unknown name."""
-    wanted: list[Any] = np.atleast_1d(np.asarray(names)).tolist()
-    positions = [known.get(str(name), -1) for name in wanted]
-    if -1 in positions:
-        unknown = wanted[positions.index(-1)]
+    wanted: list[Any] = names if isinstance(names, list) else np.atleast_1d(np.asarray(names)).tolist()
+    positions = np.fromiter(map(known.get, map(str, wanted), repeat(-1)), np.int64, len(wanted))
+    if (positions < 0).any():
+        unknown = wanted[int(positions.argmin())]
         raise UserError(
             f"{unknown!r} is not among the {len(known):,} {kind}s.",
             setting=f"{kind}s", value=unknown,
             advice=f"New {kind}s: " + ("`fold_in`." if kind == "user" else "`add_items`."),
         )  # fmt: skip
-    return np.array(positions, np.int64)
+    return positions
 
 
-def _columns(source: Any, requested: dict[str, str]) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+def _columns(source: Any, requested: dict[str, str]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
     """Return the columns of a frame or a file by role (`requested`: role -> name), and the names of the others.
 
     Raises DataError if a column is missing or has empty cells.
@@ -164,16 +164,19 @@ def _columns(source: Any, requested: dict[str, str]) -> tuple[dict[str, NDArray[
             row = next((index for index, cell in enumerate(cells) if cell in (None, "")), 0)
             raise DataError(f"{label} has no {role} in row {row + 1:,} (column '{name}'). Remove such rows.")
         used.append(name)
-        columns[role] = np.asarray(cells)
+        columns[role] = cells
     return columns, tuple(name for name in names if name not in used)
 
 
-def _numbered(column: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _numbered(cells: list[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the distinct names, sorted, and the number of each row's name; names are whole numbers or texts."""
+    numbers_seen: defaultdict[Any, int] = defaultdict(count().__next__)  # to sort the texts of all rows takes longer
+    rows = np.fromiter(map(numbers_seen.__getitem__, cells), np.int64, len(cells))
+    column = np.asarray(list(numbers_seen))
     if column.dtype.kind == "f" and not (column == np.floor(column)).all():
         raise DataError(f"The column '{name}' has the number {column[column != np.floor(column)][0]}; expected names.")
     names, numbers = np.unique(as_names(column), return_inverse=True)
-    return names, numbers.astype(np.int64)
+    return names, numbers.astype(np.int64)[rows]
 
 
 def as_names(column: NDArray[Any]) -> NDArray[Any]:

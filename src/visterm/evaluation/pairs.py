@@ -20,7 +20,7 @@ from visterm.data.pairs import Pairs, PairSource, positions_of
 from visterm.metrics.report import measure
 from visterm.metrics.significance import interval_of
 from visterm.models.base import Annotator
-from visterm.tagging.recommender import Recommender
+from visterm.tagging.recommender import Recommendations, Recommender
 
 LONG_NAMES = {"recall": "r", "precision": "p"}  # Names of metrics in other programs -> our names
 OF_LISTS = ("coverage", "popularity")  # Metrics of all recommended items together
@@ -113,7 +113,7 @@ def evaluate_pairs(
         fitted = time.perf_counter()
         values = _measure(recommender, held_out, names, by)
         seconds = {"fit_seconds": fitted - start, "rank_seconds": time.perf_counter() - fitted}
-        name = MODELS.name_of(recommender.run_.model)
+        name = MODELS.name_of(recommender.model_)
         for metric, measured in values.items():
             value, low, high = interval_of(measured) if measured.size > 1 else (float(measured[0]), None, None)
             entry = {"model": name, "metric": metric, "value": value, "low": low, "high": high, "n": measured.size}
@@ -160,10 +160,8 @@ def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> 
 
 def _held_out(train: Pairs, test: Pairs) -> sp.csr_array:
     """Return the pairs of the test that are not learned, as a matrix of ones."""
-    users, items = (
-        positions_of(test.users, train.user_rows, "user"),
-        positions_of(test.items, train.item_columns, "item"),
-    )
+    users = positions_of(test.users, train.user_rows, "user")
+    items = positions_of(test.items, train.item_columns, "item")
     entries = test.weights.tocoo()
     pairs = np.ones(entries.nnz, np.float32), (users[entries.row], items[entries.col])
     held_out = sp.csr_array(pairs, shape=train.weights.shape)
@@ -188,10 +186,12 @@ def _measure(
 
     of_ranks = [ours for ours, k in names.values() if not k]
     ranked = measure(lambda: recommender.score_blocks(users), relevant, of_ranks, exclude=excluded) if of_ranks else {}
+    listed_users = recommender.users_[np.unique(users)].tolist()
+    lists = {k: recommender.recommend(listed_users, k) for k in {k for _, k in names.values() if k}}
     values = {}
     for name, (ours, k) in names.items():
         if k:
-            values[name] = _measure_lists(recommender, np.unique(users), ours, k)
+            values[name] = _measure_lists(recommender.pairs_, lists[k], ours)
         elif by == "item":
             numbers = np.unique(items, return_inverse=True)[1]
             values[name] = np.bincount(numbers, ranked[ours]) / np.bincount(numbers)
@@ -200,12 +200,11 @@ def _measure(
     return values
 
 
-def _measure_lists(recommender: Recommender, users: NDArray[np.int64], metric: str, k: int) -> NDArray[np.float64]:
-    """Return the coverage or the popularity of the `k` items that are recommended to each of the users, shape (1,)."""
-    pairs = recommender.pairs_
-    names = recommender.recommend(pairs.users[users].tolist(), k).columns()["item"]
-    items = positions_of(names, pairs.item_columns, "item")
+def _measure_lists(pairs: Pairs, lists: Recommendations, metric: str) -> NDArray[np.float64]:
+    """Return the coverage or the popularity of the items that are recommended to some users, shape (1,)."""
+    names, counts = np.unique(lists.items[lists.scores > -np.inf], return_counts=True)
     if metric == "coverage":
-        return np.array([np.unique(items).size / pairs.items.size])
+        return np.array([names.size / pairs.items.size])
     n_users = np.bincount(pairs.weights.indices, minlength=pairs.items.size)
-    return np.array([n_users[items].mean() / pairs.users.size])
+    shares = n_users[positions_of(names, pairs.item_columns, "item")] / pairs.users.size
+    return np.array([np.average(shares, weights=counts)])

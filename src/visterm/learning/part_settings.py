@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from inspect import signature
 from typing import Any
 
 from visterm.core.checks import check_choice
@@ -36,8 +35,8 @@ def make_model(
     if name is not None and not isinstance(name, str):
         return as_model(name).set_params(**params)
     name = name or DEFAULT_MODEL
-    parameters = signature(MODELS.load(name)).parameters
-    model: Annotator = MODELS.create(name, **{key: options[key] for key in options if key in parameters} | dict(params))
+    known = MODELS.load(name)._get_param_names()
+    model: Annotator = MODELS.create(name, **{key: options[key] for key in options if key in known} | dict(params))
     return model
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -35,14 +36,13 @@ from visterm.learning.run import Run
 from visterm.learning.validation import learn_by_number
 from visterm.metrics.report import measure
 from visterm.models.abilities import AddsTags, FoldsIn
-from visterm.models.base import Annotator, SideKnowledge
+from visterm.models.base import Annotator, SideKnowledge, row_blocks
 from visterm.models.blend.kept import tag_vectors
-from visterm.models.fold_in import folded_rows
+from visterm.models.blend.stacked import folded_rows
 from visterm.models.neighbours.knn import unit_rows
 
 Names: TypeAlias = Sequence[object] | None  # Users or items; None: all
 
-BLOCK_SCORES = 2**23  # Number of scores in memory at a time
 BY_NUMBER_ONLY = ("auto", "ease", "knn", "als", "prior")  # Models to which users with features would not be numbers
 
 
@@ -99,8 +99,10 @@ class Recommender(Estimator):
         Names of the users and of the items.
     pairs_ : Pairs
         The pairs that it learned from.
+    model_ : Annotator
+        The model, fitted.
     run_ : Run
-        The run; ``visterm annotate`` and ``visterm evaluate`` can use it when it is saved.
+        The run, which ``visterm annotate`` and ``visterm evaluate`` can use when it is saved.
     """
 
     model: str | Annotator = "auto"
@@ -122,7 +124,13 @@ class Recommender(Estimator):
         model = make_model(self.model, self.model_params or {}, options)
         weights, n_users = pairs.weights, pairs.users.size
         if item_features is not None:  # a feature is a further user, who has the items with this feature
-            weights = as_csr(sp.vstack([weights, _item_users(item_features, pairs.items.size)]))
+            item_rows = as_csr(as_rows(item_features, "item_features"))
+            if item_rows.shape[0] != pairs.items.size:
+                expected = f"{pairs.items.size:,} rows"
+                raise ShapeError(setting="item_features", value=item_rows.shape, expected=expected)
+            if (least := item_rows.data.min(initial=0)) < 0:
+                raise UserError(setting="item_features", value=least, expected="numbers of 0 or more")
+            weights = as_csr(sp.vstack([weights, item_rows.T]))
         has_weights = pairs.has_weights or bool((weights.data != 1).any())
         _check_uses(model, has_weights=has_weights, has_user_features=user_features is not None)
         rows = identity_rows(weights.shape[0])
@@ -133,20 +141,24 @@ class Recommender(Estimator):
             features.resize(weights.shape[0], features.shape[1])
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
 
-        given = as_csr(weights > 0)
+        given = as_csr(weights > 0) if has_weights else weights
         side = SideKnowledge(pair_weights=weights if has_weights else None)
-        vocabulary = _vocabulary(pairs.items, as_csr(pairs.weights > 0))
-        names = [f"feature {row}" for row in range(weights.shape[0] - n_users)]
-        encoder = Ids()
-        encoder.fit([*pairs.users.astype(str).tolist(), *names])
-        training = TrainingRows(vocabulary, rows, given, None, [], user_features is None, encoder.names_, side)
+        training = TrainingRows(_vocabulary(pairs), rows, given, None, [], user_features is None, side=side)
         if training.by_number:
             model = learn_by_number(model, training, progress)
         else:
             model.fit(rows, given, side=side, monitor=progress)
-        learned = learned_of(Learned(encoder=encoder, model=model), training)
-        self._set(Run.of_parts(learned), pairs, rows[:n_users])
+        self._set(model, pairs, rows, training)
         return self
+
+    @cached_property
+    def run_(self) -> Run:
+        """The run; made at first use, as the names and hashes of all users take longer than some fits."""
+        training = self._fit_rows("have a run")
+        encoder, names = Ids(), list(map(str, self.users_.tolist()))
+        encoder.fit([*names, *(f"feature {row}" for row in range(self._rows.shape[0] - len(names)))])
+        learned = Learned(encoder=encoder, model=self.model_)
+        return Run.of_parts(learned_of(learned, training._replace(names=encoder.names_)))
 
     def recommend(
         self, users: Names = None, k: int = 10, *, exclude_seen: bool = True, among: Names = None
@@ -197,11 +209,11 @@ class Recommender(Estimator):
         """
         check_fitted(self)
         wanted = None if items is None else positions_of(items, self.pairs_.item_columns, "item")
-        members, ones = [self.run_.model, *getattr(self.run_.model, "members_", [])], identity_rows(self.items_.size)
+        members, ones = [self.model_, *getattr(self.model_, "members_", [])], identity_rows(self.items_.size)
         able: Any = (m for m in members if isinstance(m, FoldsIn) and sp.issparse(m.fold_in(ones[:1])))
         if (weigher := next(able, None)) is not None:
             return _most_similar(lambda block: weigher._scores(weigher.fold_in(ones[block])), self.items_, wanted, k)
-        vectors = tag_vectors(self.run_.model)
+        vectors = tag_vectors(self.model_)
         if vectors is None or vectors.shape[1] < 2:
             raise UserError("This model has no vectors of items.", setting="model", advice="Choose ease or wsabie.")
         return _most_similar(_cosines(vectors), self.items_, wanted, k)
@@ -227,7 +239,7 @@ class Recommender(Estimator):
         UserError
             If an item is unknown, or the model cannot fold users in.
         """
-        self._check_has_fit_users("fold new users in")
+        self._fit_rows("fold new users in")
         if sp.issparse(pairs):
             columns = {"items": self.items_, **columns}
         new = Pairs.of(pairs, **columns)
@@ -235,8 +247,8 @@ class Recommender(Estimator):
         entries, shape = new.weights.tocoo(), (new.users.size, self.items_.size)
         weights = sp.csr_array((entries.data, (entries.row, positions[entries.col])), shape=shape)
         folded = clone(self)
-        rows = folded_rows(self.run_.model, weights, self._rows, self.pairs_.weights)
-        folded._set(self.run_, replace(new, items=self.items_, weights=weights, times=None), rows, are_folded=True)
+        rows = folded_rows(self.model_, weights, self._rows, self.pairs_.weights)
+        folded._set(self.model_, replace(new, items=self.items_, weights=weights, times=None), rows)
         return folded
 
     def add_items(self, pairs: PairSource, **columns: Any) -> Self:
@@ -244,24 +256,24 @@ class Recommender(Estimator):
 
         Raises UserError if an item is known already, a user is unknown, or the model cannot add items.
         """
-        self._check_has_fit_users("add items")
+        training = self._fit_rows("add items")
         new = Pairs.of(pairs, **columns)
         positions = positions_of(new.users, self.pairs_.user_rows, "user")
         if known := [name for name in new.items.astype(str).tolist() if name in self.pairs_.item_columns]:
             raise UserError(f"{known[0]!r} is an item already.", setting="pairs", advice="Fit again.")
-        model = self.run_.model
+        model = self.model_
         if not isinstance(model, AddsTags):
             name = MODELS.name_of(model)
             raise UserError(f"The model '{name}' cannot add items.", setting="model", value=name, advice="Fit again.")
 
-        entries, shape = new.weights.tocoo(), (self.run_.model.n_features_in_, new.items.size)
+        entries, shape = new.weights.tocoo(), (model.n_features_in_, new.items.size)
         added = sp.csr_array((entries.data, (positions[entries.row], entries.col)), shape=shape)
         model.add_tags(None, as_csr(added > 0))
         weights = as_csr(sp.hstack([self.pairs_.weights, added[: self.users_.size]]))
         items = np.concatenate([self.items_, new.items.astype(self.items_.dtype.kind)])
-        given, vocabulary = as_csr(weights > 0), _vocabulary(items, as_csr(weights > 0))
-        run = Run.of_parts(self.run_.parts.changed(vocabulary=vocabulary, given=given))
-        self._set(run, replace(self.pairs_, items=items, weights=weights, times=None), self._rows)
+        pairs = replace(self.pairs_, items=items, weights=weights, times=None)
+        training = training._replace(vocabulary=_vocabulary(pairs), Y=as_csr(weights > 0))
+        self._set(model, pairs, self._rows, training)
         return self
 
     def score(self, X: PairSource, y: object = None) -> float:
@@ -273,12 +285,12 @@ class Recommender(Estimator):
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all items for users by their positions in `users_`, shape (n_users, n_items)."""
-        return self.run_.model._scores(self._user_rows(users))
+        return self.model_._scores(self._user_rows(users))
 
     def score_blocks(self, users: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield slices of `users`, which are positions, and their `scores`: memory doesn't grow with the users."""
-        model, columns = self.run_.model, None
-        for rows in _blocks(users.size, self.items_.size):
+        model, columns = self.model_, None
+        for rows in row_blocks(users.size, 4 * self.items_.size):
             U = self._user_rows(users[rows])
             columns = transposed_for(U, model._tag_rows(), users.size) if columns is None else columns
             yield rows, model._scores(U, columns)
@@ -288,8 +300,8 @@ class Recommender(Estimator):
 
         Raises StorageError if there is a run at `path` and `overwrite` is False; UserError with features or new users.
         """
-        self._check_has_fit_users("be saved")
-        if self.run_.given is None or self.run_.given.shape[0] != self.users_.size:
+        self._fit_rows("be saved")
+        if self._rows.shape != (self.users_.size, self.users_.size):
             advice = "Leave `user_features` and `item_features` out."
             raise UserError("A recommender with features can't be saved.", setting="path", value=path, advice=advice)
         self.run_.save(path, overwrite=overwrite)
@@ -302,7 +314,9 @@ class Recommender(Estimator):
             raise StorageError(f"{path} is a run of photos, not of pairs. Open it with Tagger.load.")
         users, items = (as_names(np.array(names)) for names in (run.encoder.names_, run.vocabulary.tags))
         recommender = cls(model=MODELS.name_of(run.model), n_jobs=n_jobs)
-        recommender._set(run, Pairs(users, items, as_csr(run.given > 0)), identity_rows(users.size))
+        training = TrainingRows(run.vocabulary, identity_rows(users.size), run.given, None, [], True)
+        recommender._set(run.model, Pairs(users, items, as_csr(run.given > 0)), training.X, training)
+        recommender.run_ = run
         return recommender
 
     def _recommend_blocks(
@@ -317,26 +331,28 @@ class Recommender(Estimator):
         for rows, scores in self.score_blocks(wanted):
             block = wanted[rows]
             if exclude_seen:
-                scores[self.pairs_.weights[block].nonzero()] = -np.inf
+                scores[self.pairs_.weights[block].tocoo().coords] = -np.inf
             ids, best = top_k(np.ascontiguousarray(scores[:, columns]), min(k, items.size))
             yield Recommendations(self.users_[block], items[ids], best)
 
-    def _check_has_fit_users(self, what: str) -> None:
-        """Raise UserError if the users are new ones, which were folded in."""
+    def _fit_rows(self, what: str) -> TrainingRows:
+        """Return the rows of the fit; raise UserError if the users are new ones, which were folded in."""
         check_fitted(self)
-        if self._are_folded:
+        if self._training is None:
             advice = "Use the recommender that `fit_pairs` returned."
             raise UserError(f"A recommender of new users can't {what}.", advice=advice)
+        return self._training
 
-    def _set(self, run: Run, pairs: Pairs, rows: Matrix, *, are_folded: bool = False) -> None:
-        """Set what was learned, and the users' feature rows, or their rows in the model's space if `are_folded`."""
-        self.run_, self.pairs_, self.users_, self.items_ = run, pairs, pairs.users, pairs.items
-        self._rows, self._are_folded = rows, are_folded
+    def _set(self, model: Annotator, pairs: Pairs, rows: Matrix, training: TrainingRows | None = None) -> None:
+        """Set what was learned, and the users' feature rows; without `training`, their rows in the model's space."""
+        self.model_, self.pairs_, self.users_, self.items_ = model, pairs, pairs.users, pairs.items
+        self._rows, self._training = rows, training
+        vars(self).pop("run_", None)
 
     def _user_rows(self, users: NDArray[np.int64]) -> Matrix:
         """Return the rows of users, by their positions, in the model's space."""
         rows: Any = self._rows[users]
-        return rows if self._are_folded else self.run_.model.image_rows(rows)
+        return rows if self._training is None else self.model_.image_rows(rows)
 
 
 def fit_pairs(
@@ -420,26 +436,10 @@ def _check_uses(model: Annotator, *, has_weights: bool, has_user_features: bool)
             )  # fmt: skip
 
 
-def _item_users(features: ArrayLike | sp.sparray, n_items: int) -> sp.csr_array:
-    """Return the features of items as rows of further users, shape (n_features, n_items)."""
-    rows = as_csr(sp.csr_array(as_rows(features, "item_features")))
-    if rows.shape[0] != n_items:
-        raise ShapeError(setting="item_features", value=rows.shape, expected=f"{n_items:,} rows")
-    if (least := rows.data.min(initial=0)) < 0:
-        raise UserError(setting="item_features", value=least, expected="numbers of 0 or more")
-    return as_csr(rows.T)
-
-
-def _vocabulary(items: NDArray[np.generic], given: sp.csr_array) -> Vocabulary:
+def _vocabulary(pairs: Pairs) -> Vocabulary:
     """Return the items as tags, with their numbers of users."""
-    return Vocabulary(items.astype(str).tolist(), np.bincount(given.indices, minlength=items.size))
-
-
-def _blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Yield slices of rows whose scores, `width` per row, fit in memory."""
-    step = max(1, BLOCK_SCORES // width)
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
+    n_users = np.bincount(pairs.weights.indices, minlength=pairs.items.size)
+    return Vocabulary(list(map(str, pairs.items.tolist())), n_users)
 
 
 def _cosines(vectors: Matrix) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
@@ -458,7 +458,7 @@ def _most_similar(
     check_count(k, "k")
     wanted, k = np.arange(names.size) if wanted is None else wanted, min(k, names.size - 1)
     ids, best = np.empty((wanted.size, k), np.int64), np.empty((wanted.size, k), np.float32)
-    for rows in _blocks(wanted.size, names.size):
+    for rows in row_blocks(wanted.size, 4 * names.size):
         scores = scores_of(wanted[rows])
         scores[np.arange(len(scores)), wanted[rows]] = -np.inf
         ids[rows], best[rows] = top_k(scores, k)
