@@ -92,17 +92,25 @@ def test_an_upgrade_that_is_killed_loses_nothing_and_the_next_opening_goes_on(li
     assert seen == {(1, False), (3, True)}  # never anything between the two
 
 
+def leftovers(catalogue, file):
+    """Return what killed backups left in the folders of a catalogue and of its backup."""
+    return [*catalogue.glob(".backup.*"), *file.parent.glob(".visterm-backup*")]
+
+
 @pytest.mark.parametrize("n_kills", KILLS)
-def test_a_backup_that_is_killed_leaves_the_old_one_or_the_new_one(library, tmp_path, n_kills):
-    catalogue, file = library / "catalogue", tmp_path / "b.zip"
+def test_a_backup_that_is_killed_leaves_the_old_one_or_the_new_one(library, tmp_path, n_kills, monkeypatch):
+    catalogue, file, temporary = library / "catalogue", tmp_path / "b.zip", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     opened = Catalogue.load(catalogue)
     back_up(catalogue, file)
     numbers = steps("backup", n_kills, catalogue, tmp_path / "other.zip")
     opened.give(3, ["after the first backup"])
-    expected, old, new = contents(opened), file.read_bytes(), 0
+    expected, old, new, left = contents(opened), file.read_bytes(), 0, 0
     for number in numbers:
         file.write_bytes(old)
         run("backup", number, catalogue, file)
+        left = max(left, len(leftovers(catalogue, file)))
         new += file.read_bytes() != old
         restore(file, tmp_path / "again")
         restored = Catalogue.load(tmp_path / "again")
@@ -112,7 +120,9 @@ def test_a_backup_that_is_killed_leaves_the_old_one_or_the_new_one(library, tmp_
         shutil.rmtree(tmp_path / "again")
         assert contents(opened) == expected
     assert 0 < new < n_kills
-    assert back_up(catalogue, file, overwrite=True).images == len(opened)
+    assert left == 2  # one of each kind at most: the next backup removed it
+    assert back_up(catalogue, tmp_path / "another day.zip").images == len(opened)
+    assert leftovers(catalogue, file) == list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("n_kills", KILLS)

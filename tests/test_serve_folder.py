@@ -17,6 +17,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from drawn_pictures import draw_scene
+from drawn_stores import lightroom
 from refusals import refused
 from tiny_scenes import scene
 from visterm import Catalogue
@@ -257,6 +258,26 @@ def test_it_goes_on_where_it_was_after_a_kill_at_any_step(tmp_path, photos):
     catalogue = Catalogue.load(out)
     assert all(job.ended for job in catalogue.stored.jobs.latest(1000))
     assert len(catalogue.stored.runs.all()) == 2  # what was learned half is gone
+
+
+def test_one_command_learns_from_a_catalogue_of_lightroom_alone_and_finds_by_its_words(tmp_path, photos):
+    kinds = {"stripes": "Möwe", "dots": "Hund"}  # with a tree above them, and synonyms
+    drawn = {}
+    for sidecar in photos.rglob("*.xmp"):
+        sidecar.unlink()
+        name = sidecar.relative_to(photos).as_posix().removesuffix(".xmp")
+        drawn[name] = [kinds[list(KINDS)[int(Path(name).stem) % 2]]]
+    store = lightroom(photos / "all.lrcat", photos, drawn)
+    before = store.read_bytes()
+    with Served(photos, tmp_path / "catalogue") as served:
+        served.wait("Learned 4 tags")  # those two and the tags above them
+        hits = served.get("/api/v1/search?q=gull&limit=24")["hits"]
+        served.end(signal.SIGINT)
+    found = [int(Path(hit["image"]).stem) for hit in hits]
+    assert sum(number % 2 == 0 for number in found) >= 20
+    assert [number for number in found if number % 4 == 2]  # photos without a keyword, too
+    assert store.read_bytes() == before
+    assert sorted(path.name for path in photos.iterdir()) == ["2023", "all.lrcat", "broken.png", "北京"]
 
 
 def test_its_page_says_how_far_it_is(tmp_path, photos):

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +111,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
     backup = _restore_backup(target)
     shutil.rmtree(backup, ignore_errors=True)
-    for folder in target.parent.glob(f".{target.name}.*-*.tmp"):  # left behind by killed processes
-        pid = folder.name.removeprefix(f".{target.name}.").partition("-")[0]
-        if not pid.isdigit() or not is_alive(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-    temporary = temporary_beside(target)
     try:
-        with writing(target):
-            temporary.mkdir()
+        with writing(target), temporary_folder(target) as temporary:
             yield temporary
             if target.exists():  # `open_folder` restores the backup after a kill between the two renames
                 os.replace(target, backup)
@@ -127,8 +121,22 @@ def whole_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(backup, ignore_errors=True)
     except BaseException:
         _restore_backup(target)
-        shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+@contextmanager
+def temporary_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder beside `target`, and delete it afterwards, with those that killed processes left before."""
+    for folder in target.parent.glob(f".{escape(target.name)}.*-*.tmp"):
+        pid = folder.name.removeprefix(f".{target.name}.").partition("-")[0]
+        if not pid.isdigit() or not is_alive(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+    temporary = temporary_beside(target)
+    try:
+        temporary.mkdir()
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_target(path: str | os.PathLike[str], kind: str) -> None:

@@ -1,42 +1,55 @@
 """Keywords that photo programs keep in stores of their own: Lightroom, digiKam, Apple Photos, Google Takeout.
 
 Stores are only read. A database is opened as unchangeable, or copied first if a program has it open, and never locked.
-Sources: catalogues of Lightroom Classic 6 to 14; digiKam's ``core/libs/database/dbengine`` and its test databases
-(schemas 7 to 16); schemas of Photos 5 to 10 as published by osxphotos; exports of Google Takeout, 2016 to 2025.
+Sources: catalogues of Lightroom Classic 6 to 14; digiKam's ``core/libs/database`` and its test databases (schemas 7 to
+16); schemas of Photos 5 to 10 as published by osxphotos; exports of Google Takeout, 2016 to 2025, and their names as
+described by immich-go.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from visterm.core.errors import TagFileError, UserError
 from visterm.core.files import read_regular_text
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.image_folders import name_key
+from visterm.data.contents import exif_of
+from visterm.data.image_folders import IMAGE_SUFFIXES, PHOTO_SUFFIXES, VIDEO_SUFFIXES, name_key, suffix_of
 from visterm.data.program_tags import people_tags, program_path
 from visterm.data.tag_formats.record import TagsFound, record, refused_remarks, usable_keywords
 from visterm.data.tag_tree import MAX_LEVELS, suffixes, tree_of_places
 
 TagPath = tuple[str, ...]  # Names of a tag and of the tags above it, the topmost first
 
+OFF = (0, "0")  # Values of options of keywords, which are on by default
 MAX_JSON = 2**22  # Maximum bytes of a JSON file of Takeout
-TAKEOUT_NAME = 46  # Google cuts names of JSON files, without ".json", to this many characters
-ALBUM_FILES = ("metadata.json", "metadata", "Metadaten.json", "métadonnées.json", "metadatos.json", "metadati.json")
+MAX_EXAMPLES = 3  # Maximum number of photos that a remark names
+MAX_COPIES = 5  # Attempts to copy a database while its program writes
+TAKEOUT_NAME = 46  # Google cuts names of JSON files, without ".json", to this many UTF-16 code units
+ALBUM_FILE = re.compile(r"(?i)(meta(da(ta|ten|tos|des|ti|dos)|dáta)|métadonnées|метадан(ные|ни))(\(\d+\))?\.json")
+DATE_FOLDER = re.compile(r"\d{4}-\d{2}-\d{2}.*")  # Albums that Takeout made by itself until 2020
+NUMBERED = re.compile(r"(.*)(\(\d+\))")
+EDITED = re.compile(  # Before a number
+    "-(edited|effects|smile|mix|bearbeitet|bewerkt|(ha )?editado|editat|edytowane|modificato|modifié|编辑|編集済み)"
+    r"(?=(\(\d+\))?$)"
+)
 
 LIGHTROOM_PHOTOS = """
-    SELECT image.id_local AS id, root.absolutePath || folder.pathFromRoot || file.baseName AS stem, file.extension
+    SELECT image.id_local AS id, image.captureTime AS taken, file.extension, file.sidecarExtensions AS sidecars,
+      root.absolutePath || coalesce(folder.pathFromRoot, '') || file.baseName AS stem
     FROM Adobe_images AS image
     JOIN AgLibraryFile AS file ON file.id_local = image.rootFile
     JOIN AgLibraryFolder AS folder ON folder.id_local = file.folder
@@ -44,16 +57,19 @@ LIGHTROOM_PHOTOS = """
     ORDER BY image.id_local
 """
 DIGIKAM_PHOTOS = """
-    SELECT image.id, root.specificPath AS root, album.relativePath AS album, image.name, image.fileSize AS size
+    SELECT image.id, root.identifier, root.specificPath || album.relativePath || '/' || image.name AS path,
+      image.fileSize AS size, information.creationDate AS taken
     FROM Images AS image
     JOIN Albums AS album ON album.id = image.album
     JOIN AlbumRoots AS root ON root.id = album.albumRoot
+    LEFT JOIN ImageInformation AS information ON information.imageid = image.id
     WHERE image.status = 1  -- neither hidden nor in the trash
     ORDER BY image.id
 """
-DIGIKAM_INTERNAL = """
-    SELECT tagid FROM TagProperties
-    WHERE property IN ('internalTag', 'unknownPerson', 'unconfirmedPerson', 'ignoredPerson')
+DIGIKAM_TAGS = """
+    SELECT id AS id_local, pid AS parent, nullif(name, '_Digikam_root_tag_') AS name, id NOT IN (SELECT tagid
+      FROM TagProperties WHERE property IN ('unknownPerson', 'unconfirmedPerson', 'ignoredPerson')) AS includeOnExport
+    FROM Tags
 """
 
 
@@ -63,6 +79,7 @@ class StoredPhoto(NamedTuple):
     path: str  # Absolute, or with as many folders as are known
     tags: list[TagPath]
     size: int | None = None  # In bytes
+    taken: str | None = None  # Local time of the camera in ISO 8601
 
 
 class StoredTags(NamedTuple):
@@ -76,8 +93,9 @@ def read_store(name: str, folder: Path, files: Sequence[Path]) -> TagsFound:
     """Read the tags of the images `files` in `folder` from ``PROGRAM:PATH``.
 
     A photo of the store is the file with the same path. If the folder was moved, it is the file whose path ends in the
-    most equal names, if only one does; the sizes must be equal if the store knows the size. Raises UserError for an
-    unknown program; TagFileError if there is no such store, or it cannot be read.
+    most equal names, if no other photo is nearer to that file; the sizes must be equal if the store knows the size. Of
+    several such files, it is the one that was taken at the same time. Raises UserError for an unknown program;
+    TagFileError if there is no such store, or it cannot be read.
     """
     program, _, location = name.partition(":")
     path = Path(location).expanduser()
@@ -87,7 +105,7 @@ def read_store(name: str, folder: Path, files: Sequence[Path]) -> TagsFound:
         raise UserError(f"There is no {path}.", setting="tags", value=name, advice=advice)
     try:
         stored = read(path)
-    except (sqlite3.Error, LookupError, StopIteration) as error:
+    except (OSError, sqlite3.Error, LookupError, StopIteration) as error:
         raise TagFileError(
             f"{path} cannot be read as a store of {program}: {error}.",
             setting="tags", value=name, advice="Check that it is not damaged, or of another program.",
@@ -100,6 +118,8 @@ def store_in(folder: Path) -> str | None:
     names = [store_name(path) for path in (*folder.glob("digikam4.db"), *folder.glob("*.lrcat"))]
     if folder.name == "originals" and folder.parent.suffix == ".photoslibrary":
         names.append(f"apple-photos:{folder.parent}")
+    if any((place / "archive_browser.html").exists() for place in (folder, folder.parent)):
+        names.append(f"takeout:{folder}")
     return names[0] if len(names) == 1 else None
 
 
@@ -119,15 +139,14 @@ def store_name(source: str | os.PathLike[str]) -> str:
 
 def _found(program: str, path: Path, stored: StoredTags, folder: Path, files: Sequence[Path]) -> TagsFound:
     """Match the photos of a store with files, and name their tags."""
-    file_of, n_ambiguous, missing = _matches(stored.photos, files)
+    file_of, ambiguous, missing = _matches(stored.photos, files)
     invalid: list[str] = []
     paths_of: defaultdict[Path, dict[TagPath, None]] = defaultdict(dict)
     for photo, file in zip(stored.photos, file_of, strict=True):
         if file is not None and photo.tags:
             paths_of[file] |= dict.fromkeys(_usable(photo.tags, str(file), invalid))
 
-    used = [tag for tags in paths_of.values() for tag in tags]
-    tree, names = tree_of_places(used)
+    tree, names = tree_of_places([tag for tags in paths_of.values() for tag in tags])
     records = [
         record(file.relative_to(folder).as_posix(), [names[tag] for tag in tags], None, source=str(file))
         for file, tags in paths_of.items()
@@ -137,10 +156,10 @@ def _found(program: str, path: Path, stored: StoredTags, folder: Path, files: Se
     synonyms = ((alias, tag) for alias, tag in stored.aliases.items() if tag in names and tag_key(alias) not in known)
     aliases = {alias: names[tag] for alias, tag in synonyms}
     remarks = [f"Tags: {program}, {path}."]
-    if missing:
-        remarks.append(f"Not in the folder: {count_of(len(missing), 'photo')} of {path.name}, such as {missing[0]}.")
-    if n_ambiguous:
-        remarks.append(f"Left out: {count_of(n_ambiguous, 'photo')} of {path.name} that may be one of several files.")
+    for paths, problem in ((missing, "Not in the folder"), (ambiguous, "Left out, may be one of several files")):
+        if paths:
+            photos = f"{count_of(len(paths), 'photo')} of {path.name}"
+            remarks.append(f"{problem}: {photos}, such as {', '.join(paths[:MAX_EXAMPLES])}.")
     remarks += refused_remarks(invalid)
     if not records:
         raise TagFileError(
@@ -161,31 +180,46 @@ def _usable(tags: Sequence[TagPath], image: str, invalid: list[str]) -> Iterator
             yield tag
 
 
-def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list[Path | None], int, list[str]]:
-    """Return the file of each photo, the number of photos that may be several files, and the paths of missing ones."""
+def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list[Path | None], list[str], list[str]]:
+    """Return the file of each photo, the paths of photos that may be one of several files, and of missing ones."""
     by_name: defaultdict[str, list[tuple[TagPath, Path]]] = defaultdict(list)
     for file in files:
         parts = _parts(os.path.abspath(file))
         by_name[parts[-1]].append((parts, file))
-    file_of: list[Path | None] = []
-    n_ambiguous, missing = 0, []
-    n_same_names = Counter(_parts(photo.path)[-1] for photo in photos)
+    nearest_of = [_nearest(photo, by_name[_parts(photo.path)[-1]]) for photo in photos]
+    most_equal: dict[Path, int] = {}  # File -> the most names that it has in common with a photo
+    for n_equal, nearest in nearest_of:
+        most_equal |= {file: max(n_equal, most_equal.get(file, 0)) for file in nearest}
+    n_photos = Counter(nearest[0] for n_equal, nearest in nearest_of if nearest and n_equal == most_equal[nearest[0]])
 
-    for photo in photos:
-        parts = _parts(photo.path)
-        candidates = [(_common_end(parts, other), file) for other, file in by_name[parts[-1]]]
-        best = max((n for n, _ in candidates), default=0)
-        nearest = [file for n, file in candidates if n == best]
-        if photo.size is not None and best < len(parts):
-            nearest = [file for file in nearest if file.stat().st_size == photo.size]
-        only_name = best == 1 < len(parts) and (n_same_names[parts[-1]] > 1 or len(candidates) > 1)
-        if len(nearest) == 1 and not (only_name and photo.size is None):
-            file_of.append(nearest[0])
-            continue
-        file_of.append(None)
-        n_ambiguous += bool(nearest)
-        missing += [] if nearest else [photo.path]
-    return file_of, n_ambiguous, missing
+    file_of: list[Path | None] = []
+    ambiguous, missing = [], []
+    for photo, (n_equal, nearest) in zip(photos, nearest_of, strict=True):
+        if not nearest or (len(nearest) == 1 and n_equal < most_equal[nearest[0]]):  # or its file is another photo
+            missing.append(photo.path)
+            nearest = []
+        elif len(nearest) > 1 or (photo.size is None and n_photos[nearest[0]] > 1):
+            time = (photo.taken or "unknown")[:19]
+            nearest = [file for file in nearest if (exif_of(file).taken or "")[:19] == time]
+            ambiguous += [] if len(nearest) == 1 else [photo.path]
+        file_of.append(nearest[0] if len(nearest) == 1 else None)
+    return file_of, ambiguous, missing
+
+
+def _nearest(photo: StoredPhoto, same_name: Sequence[tuple[TagPath, Path]]) -> tuple[int, list[Path]]:
+    """Return the files that share most names at the end of a photo's path, of its size, and how many names these are.
+
+    The size counts unless the whole path is equal.
+    """
+    parts = _parts(photo.path)
+    n_equal_of = {}
+    for other, file in same_name:
+        pairs = zip(reversed(parts), reversed(other), strict=False)
+        n_equal_of[file] = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if photo.size is not None and max(n_equal_of.values(), default=0) < max(len(parts), 2):
+        n_equal_of = {file: n for file, n in n_equal_of.items() if file.stat().st_size == photo.size}
+    n_equal = max(n_equal_of.values(), default=0)
+    return n_equal, [file for file, n in n_equal_of.items() if n == n_equal]
 
 
 def _parts(path: str) -> TagPath:
@@ -193,26 +227,39 @@ def _parts(path: str) -> TagPath:
     return tuple(part for part in name_key(path.replace("\\", "/")).casefold().split("/") if part)
 
 
-def _common_end(first: TagPath, second: TagPath) -> int:
-    """Return how many names at the end of two paths are equal."""
-    pairs = zip(reversed(first), reversed(second), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database read-only and without locks; one that a program has open is copied, with its journal."""
     with tempfile.TemporaryDirectory(prefix="visterm-") as copies:
-        database = path
-        journals = [journal for end in ("-wal", "-journal") if (journal := Path(f"{path}{end}")).exists()]
-        if any(journal.stat().st_size for journal in journals):
-            database = Path(copies) / path.name
-            for file in (path, *journals):
-                shutil.copyfile(file, database.with_name(file.name))
+        before = _state(path)
+        database = _copied(path, Path(copies)) if any(size for _, size, _ in before[1:]) else path
         options = "mode=ro&immutable=1" if database == path else "mode=rw"
         with closing(sqlite3.connect(f"file:{quote(str(database.absolute()))}?{options}", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             yield connection
+        if database == path and _state(path) != before:
+            raise TagFileError(f"{path} was written while it was read.", setting="tags", advice="Try again.")
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """Copy a database and its journals into a folder, at a time at which its program does not write them."""
+    for _ in range(MAX_COPIES):
+        before = _state(path)
+        with suppress(FileNotFoundError):  # the program has deleted a journal in the meantime
+            for name, _, _ in before:
+                shutil.copyfile(path.with_name(name), folder / name)
+            if _state(path) == before:
+                return folder / path.name
+        for copy in folder.iterdir():
+            copy.unlink()
+    raise TagFileError(f"{path} is written all the time.", setting="tags", advice="Close its program, and try again.")
+
+
+def _state(path: Path) -> list[tuple[str, int, int]]:
+    """Return name, size and time of change of a database's file and of its journals that exist."""
+    names = [path.name, *(f"{path.name}{end}" for end in ("-wal", "-journal") if Path(f"{path}{end}").exists())]
+    stats = [(name, path.with_name(name).stat()) for name in names]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 def _columns(database: sqlite3.Connection, table: str) -> set[str]:
@@ -223,89 +270,75 @@ def _columns(database: sqlite3.Connection, table: str) -> set[str]:
 def _read_lightroom(path: Path) -> StoredTags:
     """Read a catalogue of Lightroom Classic: keywords of photos and their virtual copies, hierarchy and synonyms."""
     with _opened(path) as database:
-        keywords = {row["id_local"]: dict(row) for row in database.execute("SELECT * FROM AgLibraryKeyword")}
-        tags = {number: tag for number in keywords if (tag := _lightroom_tag(number, keywords))}
-        given: defaultdict[int, list[TagPath]] = defaultdict(list)
-        for image, keyword in database.execute("SELECT image, tag FROM AgLibraryKeywordImage ORDER BY id_local"):
-            given[image] += [tags[keyword]] if keyword in tags else []
-        photos: dict[str, list[TagPath]] = {}
+        tags = _tag_paths(database.execute("SELECT * FROM AgLibraryKeyword"))
+        given = _given(tags, database.execute("SELECT image, tag FROM AgLibraryKeywordImage ORDER BY id_local"))
+        photos: dict[str, StoredPhoto] = {}
         for row in database.execute(LIGHTROOM_PHOTOS):
-            name = row["stem"] + (f".{row['extension']}" if row["extension"] else "")
-            photos.setdefault(name, []).extend(given[row["id"]])
-        synonyms = {}
-        if _columns(database, "AgLibraryKeywordSynonym"):
-            rows = database.execute("SELECT keyword, name FROM AgLibraryKeywordSynonym")
-            synonyms = {row["name"]: tags[row["keyword"]] for row in rows if row["name"] and row["keyword"] in tags}
-    return StoredTags([StoredPhoto(name, tags_of) for name, tags_of in photos.items()], synonyms)
+            beside = f".{row['sidecars'] or ''}".replace(",", ",.").split(",")  # the JPEG of a RAW file is one
+            for end in (f".{row['extension'] or ''}", *(end for end in beside if end.lower() in PHOTO_SUFFIXES)):
+                name = (row["stem"] + end).removesuffix(".")
+                photos.setdefault(name, StoredPhoto(name, [], taken=row["taken"])).tags.extend(given[row["id"]])
+        rows = database.execute("SELECT keyword, name FROM AgLibraryKeywordSynonym")
+        synonyms = {row["name"]: tags[row["keyword"]] for row in rows if row["name"] and row["keyword"] in tags}
+    return StoredTags(list(photos.values()), synonyms)
 
 
-def _lightroom_tag(number: int, keywords: Mapping[int, Mapping[str, Any]]) -> TagPath:
-    """Return the path of a keyword as Lightroom exports it; empty if it isn't exported.
+def _tag_paths(rows: Iterable[sqlite3.Row]) -> dict[int, TagPath]:
+    """Return number -> path of the keywords that are exported, with those above as the options of Lightroom say."""
+    keywords: dict[int | None, dict[str, Any]] = {row["id_local"]: dict(row) for row in rows}
+    paths: dict[int, TagPath] = {}
+    for number, keyword in keywords.items():
+        names: list[str] = []
+        while keyword.get("name") is not None and len(names) < MAX_LEVELS:
+            names += [str(keyword["name"])] if keyword.get("includeOnExport") not in OFF else []
+            keyword = keywords.get(keyword["parent"], {}) if keyword.get("includeParents") not in OFF else {}
+        if number is not None and names and keywords[number].get("includeOnExport") not in OFF:
+            paths[number] = tuple(reversed(names))
+    return paths
 
-    Keywords above it that aren't exported are left out; nothing is above one without "export containing keywords".
-    """
-    names: list[str] = []
-    keyword = keywords[number]
-    if not _is_on(keyword, "includeOnExport"):
-        return ()
-    while keyword.get("name") is not None and len(names) < MAX_LEVELS:
-        names += [str(keyword["name"])] if _is_on(keyword, "includeOnExport") else []
-        keyword = keywords.get(keyword["parent"], {}) if _is_on(keyword, "includeParents") else {}
-    return tuple(reversed(names))
 
-
-def _is_on(keyword: Mapping[str, Any], option: str) -> bool:
-    """Return whether an option of a keyword is on, as it is by default and in versions without it."""
-    return keyword.get(option) not in (0, "0")
+def _given(tags: Mapping[int, TagPath], rows: Iterable[tuple[int, int]]) -> defaultdict[int, list[TagPath]]:
+    """Return the tags of each photo, by number, of rows with the numbers of a photo and a tag."""
+    given: defaultdict[int, list[TagPath]] = defaultdict(list)
+    for photo, tag in rows:
+        given[photo] += [tags[tag]] if tag in tags else []
+    return given
 
 
 def _read_digikam(path: Path) -> StoredTags:
-    """Read digiKam's database: the tags of visible photos, without digiKam's own tags and unconfirmed faces."""
+    """Read digiKam's database: the tags of visible photos, without faces that have no name or are not confirmed."""
     with _opened(path) as database:
-        rows = {row["id"]: row for row in database.execute("SELECT id, pid, name FROM Tags")}
-        internal: set[int] = set()
-        if _columns(database, "TagProperties"):
-            internal = {row["tagid"] for row in database.execute(DIGIKAM_INTERNAL)}
-        tags: dict[int, TagPath] = {}
-        for number in rows:
-            chain: list[int] = []
-            above = number
-            while above in rows and above not in chain:
-                chain.append(above)
-                above = rows[above]["pid"]
-            names = tuple(rows[tag]["name"] for tag in reversed(chain) if rows[tag]["name"] != "_Digikam_root_tag_")
-            if names and not internal & set(chain):
-                tags[number] = names
-        given = defaultdict(list)
-        for image, tag in database.execute("SELECT imageid, tagid FROM ImageTags ORDER BY imageid, tagid"):
-            if tag in tags:
-                given[image].append(tags[tag])
+        tags = _tag_paths(database.execute(DIGIKAM_TAGS))
+        given = _given(tags, database.execute("SELECT imageid, tagid FROM ImageTags ORDER BY imageid, tagid"))
         photos = [
-            StoredPhoto(f"{row['root']}{row['album']}/{row['name']}".replace("//", "/"), given[row["id"]], row["size"])
+            StoredPhoto(_volume(row["identifier"]) + row["path"], given[row["id"]], row["size"], row["taken"])
             for row in database.execute(DIGIKAM_PHOTOS)
         ]
     return StoredTags(photos)
+
+
+def _volume(identifier: str | None) -> str:
+    """Return the folder of a collection of digiKam, ``volumeid:?path=%2Fmnt``; empty if only its disk is known."""
+    path = re.search(r"[?&](?:mount)?path=([^&]*)", identifier or "")
+    return unquote(path[1]) if path else ""
 
 
 def _read_apple_photos(path: Path) -> StoredTags:
     """Read the keywords of a library of Apple Photos; the photos are in its folder ``originals``."""
     with _opened(path / "database" / "Photos.sqlite") as database:
         assets = "ZASSET" if _columns(database, "ZASSET") else "ZGENERICASSET"
-        tables = database.execute("SELECT name FROM sqlite_master WHERE name LIKE 'Z\\_%KEYWORDS' ESCAPE '\\'")
-        columns_of = {row["name"]: sorted(_columns(database, row["name"])) for row in tables.fetchall()}
-        table, columns = next(item for item in columns_of.items() if len(item[1]) >= 2)
-        attribute = next(column for column in columns if column.endswith("ASSETATTRIBUTES"))
-        keyword = next(column for column in columns if column.endswith("KEYWORDS"))
+        keyword = next(name for name in _columns(database, "Z_1KEYWORDS") if name.endswith("KEYWORDS"))  # Z_40KEYWORDS
         rows = database.execute(
             f"SELECT asset.ZDIRECTORY AS folder, asset.ZFILENAME AS name, keyword.ZTITLE AS tag FROM {assets} AS asset "
-            f"LEFT JOIN {table} AS given ON given.{attribute} = asset.ZADDITIONALATTRIBUTES LEFT JOIN ZKEYWORD AS "
-            f"keyword ON keyword.Z_PK = given.{keyword} WHERE asset.ZTRASHEDSTATE = 0 ORDER BY asset.Z_PK, keyword.Z_PK"
+            "LEFT JOIN Z_1KEYWORDS AS given ON given.Z_1ASSETATTRIBUTES = asset.ZADDITIONALATTRIBUTES LEFT JOIN "
+            f"ZKEYWORD AS keyword ON keyword.Z_PK = given.{keyword} WHERE asset.ZTRASHEDSTATE = 0 "
+            "ORDER BY asset.Z_PK, keyword.Z_PK"
         )
-        photos: dict[str, list[TagPath]] = {}
+        photos: dict[str, StoredPhoto] = {}
         for row in rows:
             name = str(path.absolute() / "originals" / (row["folder"] or "") / row["name"])
-            photos.setdefault(name, []).extend([(row["tag"],)] if row["tag"] else [])
-    return StoredTags([StoredPhoto(name, tags) for name, tags in photos.items()])
+            photos.setdefault(name, StoredPhoto(name, [])).tags.extend([(row["tag"],)] if row["tag"] else [])
+    return StoredTags(list(photos.values()))
 
 
 def _read_takeout(path: Path) -> StoredTags:
@@ -316,37 +349,39 @@ def _read_takeout(path: Path) -> StoredTags:
     """
     photos: list[StoredPhoto] = []
     for folder, _, names in os.walk(path):
-        contents: dict[str, dict[str, Any]] = {name: {} for name in names if name.casefold().endswith(".json")}
-        for name in contents:
-            with suppress(ValueError, OSError):  # it has no facts about a photo
-                content = json.loads(read_regular_text(Path(folder) / name, MAX_JSON))
-                contents[name] = content if isinstance(content, dict) else {}
-
-        album = next((contents[name].get("title") for name in ALBUM_FILES if contents.get(name)), None)
+        contents = {name_key(name): _json_object(Path(folder) / name) for name in names if suffix_of(name) == ".json"}
+        albums = [content.get("albumData", content) for name, content in contents.items() if ALBUM_FILE.fullmatch(name)]
+        titles = [str(album.get("title") or "").strip() for album in albums if isinstance(album, dict)]
+        has_title = len(titles) == 1 and titles[0] and not DATE_FOLDER.fullmatch(Path(folder).name)
         sidecars = {name: content for name, content in contents.items() if "photoTakenTime" in content}
-        for name in sorted(names):
-            if name in contents or name in ALBUM_FILES:
-                continue
-            sidecar = next((sidecars[other] for other in _takeout_names(name, sidecars)), {})
-            people = [(str(person["name"]),) for person in sidecar.get("people", ()) if person.get("name")]
-            albums = [(album,)] if isinstance(album, str) and album.strip() else []
-            photos.append(StoredPhoto(str(Path(folder).absolute() / name), [*albums, *people]))
+        for name in sorted(name for name in names if suffix_of(name) in IMAGE_SUFFIXES | VIDEO_SUFFIXES):
+            facts = next((sidecars[other] for other in _takeout_names(name_key(name), sidecars)), {})
+            people = [person.get("name") for person in facts.get("people") or () if isinstance(person, dict)]
+            tags = [] if facts.get("trashed") else [*(titles if has_title else ()), *people]
+            file = Path(folder).absolute() / name
+            photos.append(StoredPhoto(str(file), [(str(tag),) for tag in tags if tag], file.stat().st_size))
     return StoredTags(photos)
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty if the file has none or cannot be read."""
+    with suppress(ValueError, OSError, RecursionError):
+        content = json.loads(read_regular_text(path, MAX_JSON))
+        return content if isinstance(content, dict) else {}
+    return {}
 
 
 def _takeout_names(photo: str, sidecars: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sidecars that may be of a photo, the likeliest first."""
-    stem, suffix = PurePosixPath(photo).stem, PurePosixPath(photo).suffix
-    number = ""
-    if stem.endswith(")") and "(" in stem and stem[stem.rindex("(") + 1 : -1].isdecimal():
-        number = stem[stem.rindex("(") :]
-        stem = stem.removesuffix(number)
-    stems = [stem, *(stem.removesuffix(end) for end in ("-edited", "-bearbeitet", "-modifié") if stem.endswith(end))]
-    for name in stems:
+    stem, suffix = os.path.splitext(photo)
+    stems = list(dict.fromkeys((stem, EDITED.sub("", stem))))
+    numbered = [match.groups() for match in map(NUMBERED.fullmatch, stems) if match]
+    for name, number in (*((stem, "") for stem in stems), *numbered):
         whole = f"{name}{suffix}.supplemental-metadata"
-        cut = {f"{whole[:n]}{number}.json" for n in range(len(f"{name}{suffix}"), len(whole) + 1)}
-        cut |= {f"{f'{name}{suffix}'[:TAKEOUT_NAME]}{number}.json", f"{name}{number}.json"}
-        yield from (other for other in sorted(cut, key=len, reverse=True) if other in sidecars)
+        lengths = range(len(whole), len(f"{name}{suffix}") - 1, -1)
+        cut = whole.encode("utf-16-le")[: 2 * TAKEOUT_NAME].decode("utf-16-le", "ignore")
+        names = (f"{start}{number}.json" for start in (*(whole[:length] for length in lengths), cut, name))
+        yield from (other for other in names if other in sidecars)
 
 
 # Program -> the reader of its stores, and an example of a store's name

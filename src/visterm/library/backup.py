@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import sqlite3
-import tempfile
 import zipfile
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UserError
 from visterm.core.learned import HASH, Record, Sizes, Text, Whole
-from visterm.core.persist import MANIFEST, folder_kind, new_folder, read_json
+from visterm.core.persist import MANIFEST, folder_kind, new_folder, read_json, temporary_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK
-from visterm.core.writing import whole_file, writing
+from visterm.core.writing import sync, writing
 from visterm.library.catalogue import Catalogue
 from visterm.library.rows import RowWriter
 from visterm.store.catalogue import DATABASE, RUNS, StoredCatalogue
@@ -65,8 +65,10 @@ def back_up(catalogue: str | os.PathLike[str], path: str | os.PathLike[str], *, 
     assert stored.folder is not None
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists already.", setting="out", value=str(out), advice="Choose another name.")
-    with tempfile.TemporaryDirectory(prefix="visterm-") as temporary, writing(out), whole_file(out) as part:
-        database = Path(temporary) / DATABASE
+    beside = out.with_name(f"visterm-backup-{socket.gethostname()}")  # whatever the file's name: it often has a date
+    # SQLite works in the catalogue's folder; `out` may be on a network drive, where its locks fail
+    with writing(out), temporary_folder(stored.folder / "backup") as temporary, temporary_folder(beside) as unfinished:
+        database, part = temporary / DATABASE, unfinished / out.name
         stored.database.copy_to(database)
         _empty_computed(database)
         files = {DATABASE: database}
@@ -83,8 +85,11 @@ def back_up(catalogue: str | os.PathLike[str], path: str | os.PathLike[str], *, 
             manifest = {"kind": BACKUP, "format": FORMAT, "images": images, "sha256": sums}
             archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
         with zipfile.ZipFile(part) as archive:
-            _extract(archive, Path(temporary) / "read again", out)
+            _extract(archive, temporary / "read again", out)
         n_bytes = part.stat().st_size
+        sync(part)
+        os.replace(part, out)
+        sync(out.parent)
     stored.history.note(BACK_UP, path=str(out.absolute()), images=images, bytes=n_bytes)
     return BackedUp(out, images, len(folders), n_bytes)
 

@@ -22,7 +22,7 @@ from visterm.data.contents import file_state
 from visterm.data.image_folders import count_not_read, is_there, is_video
 from visterm.features.video_rows import VIDEO_BATCH
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
-from visterm.library.photos import LEADS_OUT, ListedPhotos, remember_tree, with_folder_names
+from visterm.library.photos import LEADS_OUT, ListedPhotos, remember_words, with_folder_names
 from visterm.library.rows import RowWriter
 from visterm.library.runs import index_rows_if_due
 from visterm.store.catalogue import SKIPPED, StoredCatalogue
@@ -90,7 +90,7 @@ class Indexing:
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
             progress = StoredProgress(self._stored.jobs, job.id, progress)
             photos, named_positions = with_folder_names(self._stored, photos)
-            remember_tree(self._stored, photos.tree)
+            remember_words(self._stored, photos)
             compared = compare(self._stored, photos.items, may_be_gone=photos.gone_filter(), n_jobs=self._n_jobs)
             self._update_unencoded(photos, compared, named_positions)
             self._writer.features.sweep()

@@ -42,7 +42,7 @@ from visterm.library.learned import (
     outcome_text,
     tag_list_text,
 )
-from visterm.library.photos import remembered_tree
+from visterm.library.photos import ALIASES_KEY, TREE_KEY, remembered_pairs
 from visterm.library.rows import RowWriter
 from visterm.library.runs import bring_into_use, forget_unfinished, keep_run
 from visterm.library.training import (
@@ -104,9 +104,11 @@ def learn(
             learned = _with_updated_tags(tagger, train, held_out)
         else:
             unjudged = unjudged_rows(stored, writer.features, train) if keeps_rows else None
+            synonyms = dict(remembered_pairs(stored, ALIASES_KEY) if is_first else ())
             learned = _fitted_again(
-                tagger, train, held_out, unjudged, min_count, progress, lambda _: "stop" if job.cancelled else None
-            )
+                tagger, train, held_out, unjudged, synonyms, min_count, progress,
+                lambda _: "stop" if job.cancelled else None,
+            )  # fmt: skip
 
         comparison = _comparison_facts(tagger, learned, held_out)
         is_same_run = learned.fingerprint == run.fingerprint
@@ -144,7 +146,7 @@ def learn(
 def _first_learner(tagger: Tagger, stored: StoredCatalogue) -> Tagger:
     """Return a tagger that learns the tags of files: the default model in place of one for a few tags, and the tree."""
     model = make_model(None, {}, {"random_state": 0, "n_jobs": getattr(tagger.encoder, "n_jobs", None)})
-    tree = remembered_tree(stored)
+    tree = remembered_pairs(stored, TREE_KEY)
     relations = WordRelations(tree=tree, is_a=tree)
     return Tagger.of_parts(Learned(encoder=tagger.encoder, model=model, relations=relations))
 
@@ -228,6 +230,7 @@ def _fitted_again(
     train: CatalogueImages,
     held_out: CatalogueImages,
     unjudged: Matrix | None,
+    synonyms: dict[str, str],
     min_count: int,
     progress: Progress,
     on_epoch: OnEpoch,
@@ -237,7 +240,7 @@ def _fitted_again(
     `unjudged` are rows of images without feedback.
     """
     tree_tags, aliases = _new_tree_tags(tagger, train)
-    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
+    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=synonyms | aliases)
     if isinstance(tagger.model, RelearnsTags):  # keep tags without photos: searches find them by their vectors
         old = tagger.vocabulary
         vocabulary = vocabulary.with_words(old.tags[tag] for tag in np.flatnonzero(old.counts == 0))

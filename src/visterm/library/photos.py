@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ LEADS_OUT = "a link that leads out of the folder"
 FOLDERS_KEY = "folders"
 """Key, in the table ``meta``, of a JSON object: indexed folder -> prefix of the names of its photos."""
 TREE_KEY = "tree"  # Key of a JSON list: (child, parent) pairs of tags, from hierarchical keywords of the photos
+ALIASES_KEY = "aliases"  # Key of a JSON list: (synonym, tag) pairs of the program that has the photos' tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class ListedPhotos:
     remarks: list[str] = field(default_factory=list)  # Notes for people about unread parts of the folder
     tags_from: str = ""  # Source of the tags: absolute path of a file, "xmp" or "auto"; empty: unknown
     tree: Sequence[tuple[str, str]] = ()  # (Child, parent) pairs of tags, see `Corpus.tree`
+    aliases: Mapping[str, str] = field(default_factory=dict)  # Synonym -> tag, see `Corpus.aliases`
     may_be_gone: Callable[[str], bool] | None = None
     """Path -> whether its photo is gone if the file does not exist. None: True for photos in `root`."""
 
@@ -133,8 +135,9 @@ def photos_of(
         )
     sha256_of = None if corpus.encoded is None else corpus.encoded.sha256_of
     return ListedPhotos(
-        items, names, tag_lists, source, sha256_of, root, names_folder, left_out, remarks, corpus.source, corpus.tree
-    )
+        items, names, tag_lists, source, sha256_of, root, names_folder, left_out, remarks, corpus.source, corpus.tree,
+        corpus.aliases,
+    )  # fmt: skip
 
 
 def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:
@@ -227,16 +230,17 @@ def _has_photos(stored: StoredCatalogue, folder: str) -> bool:
     return stored.database.value(f"SELECT 1 FROM images WHERE {condition} LIMIT 1", (prefix, prefix)) is not None
 
 
-def remember_tree(stored: StoredCatalogue, pairs: Sequence[tuple[str, str]]) -> None:
-    """Store the tree of the photos' tags, for the first run that learns them; see `remembered_tree`."""
-    if pairs:
-        stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (TREE_KEY, json.dumps(list(pairs))))
+def remember_words(stored: StoredCatalogue, photos: ListedPhotos) -> None:
+    """Store the tree and the synonyms of the photos' tags, for the first run that learns them."""
+    for key, pairs in ((TREE_KEY, list(photos.tree)), (ALIASES_KEY, list(photos.aliases.items()))):
+        if pairs:
+            stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(pairs)))
 
 
-def remembered_tree(stored: StoredCatalogue) -> list[tuple[str, str]]:
-    """Return the (child, parent) pairs of the tree that `remember_tree` stored last; an empty list if there is none."""
-    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (TREE_KEY,))
-    return [(child, parent) for child, parent in json.loads(text or "[]")]
+def remembered_pairs(stored: StoredCatalogue, key: str) -> list[tuple[str, str]]:
+    """Return the pairs that `remember_words` stored last under a key; an empty list if there are none."""
+    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (key,))
+    return [(first, second) for first, second in json.loads(text or "[]")]
 
 
 def check_has_photos(encoder: AnyEncoder) -> None:
