@@ -30,11 +30,7 @@ class DryRun(NamedTuple):
 
     job: int  # Id of the job
     request: ExportRequest
-
-    @property
-    def into_photos(self) -> bool:
-        """Whether the tags would be written into the photos themselves."""
-        return writes_into_photos(self.request.to)
+    into_photos: bool  # Whether the tags would be written into the photos themselves
 
 
 def last_dry_run(stored: StoredCatalogue) -> DryRun | None:
@@ -43,7 +39,8 @@ def last_dry_run(stored: StoredCatalogue) -> DryRun | None:
     if not text:
         return None
     content = json.loads(text)
-    return DryRun(content["job"], _request_of(content["request"]))
+    request = _request_of(content["request"])
+    return DryRun(content["job"], request, stored.connected.get() is None and writes_into_photos(request.to))
 
 
 def run_export(catalogue: Catalogue, text: str, job_id: int, progress: Progress) -> None:
