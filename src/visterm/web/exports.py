@@ -95,9 +95,5 @@ def _sync(catalogue: Catalogue, request: ExportRequest, progress: Progress) -> s
         )
         result = syncing.sync(catalogue, library, settings, dry_run=dry_run, progress=progress)
         pushed, remarks = result.pushed, result.remarks
-    right = sum(change.confidence or 0.0 for change in pushed.changes)
-    about = f", about {right:,.0f} right" if pushed.written else ""
-    write, take = ("Would write", "take back") if dry_run else ("Wrote", "took back")
-    tags = f"{write} {count_of(pushed.written, 'tag')}{about}, and {take} {pushed.taken:,} in {connection.title}."
     reasons = [f"{reason}: {count_of(n, 'tag')}." for reason, n in pushed.reasons.most_common(3)]
-    return " ".join([tags, *reasons, *remarks])
+    return " ".join([pushed.summary(connection.title, dry_run=dry_run), *reasons, *remarks])
