@@ -34,6 +34,7 @@ def main() -> None:
     asked.add_argument("--photos", type=int, default=1500)
     asked.add_argument("--copies", type=int, default=40)
     asked.add_argument("--answers", type=int, default=100, help="judgements one by one; in grids twice as many")
+    asked.add_argument("--compare-reviews", action="store_true", help="judge 300 pairs each way, at 5, 20, 40 % wrong")
     asked.add_argument("--json", type=Path)
     asked.add_argument("--shots", type=Path, help="a folder for pictures of the page at three widths")
     given = asked.parse_args()
@@ -47,6 +48,8 @@ def main() -> None:
             hour = Hour(Window(context, address, shots), {}, shots)
             hour.begin(Path(folder) / "catalogue", truth, began)
             hour.play(n_answers=given.answers, n_in_grids=2 * given.answers)
+            if given.compare_reviews:
+                hour.compare_reviews()
             complaints = hour.window.complaints
             chromium.close()
         if given.shots:

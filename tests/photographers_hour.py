@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -119,7 +120,7 @@ def served_folder(
     log, began = folder / "serve.log", time.perf_counter()
     with log.open("wb") as lines, subprocess.Popen(command, cwd=folder, stderr=lines) as service:
         try:
-            while not (address := re.search(r"Serving .* at (http://\S+)", log.read_text("utf-8", "replace"))):
+            while not (address := re.search(r"Serving .*? at (http://\S+) \(", log.read_text("utf-8", "replace"))):
                 assert service.poll() is None, log.read_text("utf-8", "replace")
                 time.sleep(0.05)
             yield address[1], truth, began
@@ -291,41 +292,66 @@ class Hour:
         self.window.open("/duplicates")
         self.said["groups left"] = self.page.locator(".group-of").count()
 
-    def review(self, n_answers: int) -> None:
-        """Answer questions by keys, as the photos are."""
+    @contextmanager
+    def _judging(self, name: str, answer: str) -> Iterator[Counter[str]]:
+        """Count judgements and inputs, and add up how long they took here, and the server for these answers."""
+        began, n_before = time.perf_counter(), len(self.answers.get(answer, ()))
+        counts = Counter(judgements=0, inputs=0)
+        yield counts
+        seconds = sum(self.answers.get(answer, [])[n_before:])
+        self.said |= {f"{what} {name}": n for what, n in counts.items()}
+        self.said[f"seconds {name}"] = round(time.perf_counter() - began, 1)
+        self.said[f"server ms a judgement {name}"] = round(1000 * seconds / max(1, counts["judgements"]), 1)
+
+    def is_wrong(self, image: int, tag: str) -> bool:
+        """Return whether a tag isn't true of a photo."""
+        return tag not in self.truth[image]
+
+    def review(self, is_wrong: Callable[[int, str], bool], n_answers: int, name: str = "one by one") -> None:
+        """Answer questions by keys."""
         with self.step("open the review"):
             self.window.press("g", "r")
             self.page.locator(".answers [name=tag]").wait_for(state="attached")
         self.shoot("review")
-        right = 0
-        for _ in range(n_answers):
-            image = int(self.page.input_value(".answers [name=image]"))
-            is_right = self.page.input_value(".answers [name=tag]") in self.truth[image]
-            right += is_right
-            answered = int(self.page.inner_text("#answered"))
-            with self.step("answer a question"):
-                self.window.press("y" if is_right else "n")
-                self.page.locator("#answered", has_text=re.compile(f"^{answered + 1}$")).wait_for()
-        self.said["answers"], self.said["of these right"] = n_answers, right
+        with self._judging(name, "POST /review") as counts:
+            while counts["judgements"] < n_answers and self.page.locator(".answers [name=tag]").count():
+                image, tag = (
+                    int(self.page.input_value(".answers [name=image]")),
+                    self.page.input_value(".answers [name=tag]"),
+                )
+                answered = int(self.page.inner_text("#answered"))
+                with self.step("answer a question"):
+                    self.window.press("n" if is_wrong(image, tag) else "y")
+                    self.page.locator("#answered", has_text=re.compile(f"^{answered + 1}$")).wait_for()
+                counts.update(judgements=1, inputs=1)
 
     def review_in_grids(self, is_wrong: Callable[[int, str], bool], n_photos: int, name: str = "in grids") -> None:
-        """Judge screens of photos, mark the wrong ones by their keys, and count what a person presses."""
+        """Judge screens of photos: mark the wrong ones by their keys, and accept the others by one more."""
         self.window.open("/review/grid")
-        tiles, answered, n_inputs, began = self.page.locator(".tile [name=wrong]"), 0, 0, time.perf_counter()
-        while answered < n_photos and tiles.count():
-            n_shown, tag = tiles.count(), self.page.input_value(".screen [name=tag]")
-            self.window.until(f"document.querySelector('#n-right').textContent == '{n_shown}'")
-            if not answered:
-                self.shoot("review_in_grids")
-            photos = [(tile.get_attribute("data-key"), int(tile.get_attribute("value"))) for tile in tiles.all()]
-            keys = [key for key, image in photos if is_wrong(image, tag)]
-            self.window.press(*keys)
-            answered, n_inputs = answered + n_shown, n_inputs + len(keys) + 1
-            with self.step(f"answer a screen {name}"):
-                self.window.press("y")
-                self.page.locator("#answered", has_text=re.compile(f"^{answered}$")).wait_for()
-        self.said[f"judgements {name}"], self.said[f"inputs {name}"] = answered, n_inputs
-        self.said[f"seconds {name}"] = round(time.perf_counter() - began, 1)
+        tiles = self.page.locator(".tile [name=wrong]")
+        with self._judging(name, "POST /review/grid") as counts:
+            while counts["judgements"] < n_photos and tiles.count():
+                n_shown, tag = tiles.count(), self.page.input_value(".screen [name=tag]")
+                self.window.until(f"document.querySelector('#n-right').textContent == '{n_shown}'")
+                if not counts["judgements"]:
+                    self.shoot("review_in_grids")
+                photos = [(tile.get_attribute("data-key"), int(tile.get_attribute("value"))) for tile in tiles.all()]
+                keys = [key for key, image in photos if is_wrong(image, tag)]
+                self.window.press(*keys)
+                counts.update(judgements=n_shown, inputs=len(keys) + 1)
+                with self.step("answer a screen"):
+                    self.window.press("y")
+                    self.page.locator("#answered", has_text=re.compile(f"^{counts['judgements']}$")).wait_for()
+
+    def compare_reviews(self, n_judgements: int = 300) -> None:
+        """Judge in grids and one by one, where 5, 20 and 40 % are wrong, whatever the photos show."""
+        for share in (0.05, 0.2, 0.4):
+
+            def is_wrong(image: int, tag: str, share: float = share) -> bool:
+                return random.Random(f"{image} {tag}").random() < share
+
+            self.review_in_grids(is_wrong, n_judgements, f"in grids, {share:.0%} wrong")
+            self.review(is_wrong, n_judgements, f"one by one, {share:.0%} wrong")
 
     def learn_and_go_back(self) -> None:
         """Learn again, look at what changed, go back, and look at the runs."""
@@ -370,7 +396,7 @@ class Hour:
         self.find()
         self.correct_at_once(n_chosen)
         self.resolve_duplicates()
-        self.review(n_answers)
-        self.review_in_grids(lambda image, tag: tag not in self.truth[image], n_in_grids)
+        self.review(self.is_wrong, n_answers)
+        self.review_in_grids(self.is_wrong, n_in_grids)
         self.learn_and_go_back()
         self.write_for_digikam()

@@ -26,7 +26,7 @@ def test_find_correct_resolve_review_learn_compare_go_back_write_and_undo(browse
     assert hour.said["groups of duplicates"] >= N_COPIES
     assert hour.said["groups left"] == 0
     assert hour.said["run in use"].startswith("Run 1 ")
-    assert hour.said["judgements in grids"] >= min(N_IN_GRIDS, 1)
+    assert hour.said["judgements in grids"] > 0
     assert hour.said["show what would be written"].startswith("Would add ")
     assert hour.said["write it"].startswith("Added ")
     assert not [*(tmp_path / "Meine Fotos").rglob("*.xmp")]
