@@ -155,8 +155,9 @@ def test_darktable_reads_the_paths_that_were_written(tmp_path):
     with closing(sqlite3.connect(folder / "library.db")) as tables:
         tables.execute("ATTACH ? AS data", [str(folder / "data.db")])
         rows = tables.execute(
-            "SELECT film_rolls.folder || '/' || filename, tags.name FROM tagged_images JOIN data.tags ON tags.id = tagid "
-            "JOIN images ON images.id = imgid JOIN film_rolls ON film_rolls.id = film_id "
+            "SELECT film_rolls.folder || '/' || filename, tags.name FROM tagged_images "
+            "JOIN data.tags ON tags.id = tagid JOIN images ON images.id = imgid "
+            "JOIN film_rolls ON film_rolls.id = film_id "
             "WHERE tags.name NOT LIKE 'darktable|%'"
         ).fetchall()
     assert sorted(rows) == sorted(
