@@ -161,3 +161,12 @@ def test_the_grid_fits_each_screen_and_is_pressed_by_a_finger(window, catalogue)
     page.locator("#answers [value=undo]").click()
     page.locator("#said", has_text="undone for 24 photos").wait_for()
     assert verdicts(catalogue) == {}
+
+
+def test_the_page_of_a_tag_opens_the_review_of_its_photos(window, catalogue):
+    catalogue.give(N_SURE + 1, [SURE])
+    page = window.open(f"/tag?name={SURE}")
+    page.get_by_role("link", name="Review its photos").click()
+    page.locator("h1", has_text=f"{SURE}?").wait_for()
+    assert len(shown(page)) == N_ON_SCREEN
+    assert violations(window.open(f"/tag?name={SURE}")) == []

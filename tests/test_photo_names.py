@@ -6,12 +6,15 @@ import unicodedata
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
+from command_line import visterm
 from test_search_grid import fitted
 from visterm import Catalogue
 from visterm.core.errors import UnknownNameError
 from visterm.library.search.photo_names import MAX_LOOKED_UP, complete_names
 from visterm.store.images import NewImage
+from visterm.web.app import create_app
 
 PHOTOS = [
     ("2019/北京旅行/IMG_1234.jpg", "2019-07-03T10:00:00", "Canon EOS 5D"),
@@ -126,3 +129,16 @@ def test_names_are_completed_with_their_photos(catalogue):
     assert names("york") == [("New York", 1, "folder")]
     assert names("eos") == [("Canon EOS 5D", 1, "camera"), ("Canon EOS 90D", 1, "camera")]
     assert names("") == names("img") == []
+
+
+def test_the_terminal_and_the_api_search_names_as_python_does(catalogue, tmp_path):
+    found = catalogue.search("2019 -北京", 0)
+    catalogue.save(tmp_path / "catalogue")
+    names = [hit.image for hit in found.hits]
+    code, out, err = visterm("search catalogue '2019 -北京' -k 0", tmp_path)
+    assert (code, [line for line in out.splitlines() if line]) == (0, names)
+    assert "Found in names, folders, dates or cameras: 2019, 北京" in err
+    with TestClient(create_app(tmp_path / "catalogue"), base_url="http://127.0.0.1") as client:
+        answer = client.get("/api/v1/search", params={"q": "2019 -北京"}).json()
+    assert [hit["image"] for hit in answer["hits"]] == names
+    assert answer["names"] == found.names == ["2019", "北京"]

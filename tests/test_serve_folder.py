@@ -309,6 +309,7 @@ def test_its_page_says_how_far_it_is(tmp_path, photos):
             assert client.get(page).status_code in (200, 404, 422), page
 
         watched(out, [])
+        assert "Not learned yet" not in client.get("/tags?view=list").text  # the page knows the run of another process
         assert "are learned" in client.get("/library/start", **asked).text
         assert 'id="start"' not in client.get("/").text
 

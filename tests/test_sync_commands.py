@@ -124,7 +124,9 @@ def test_a_dry_run_lists_a_line_per_tag_and_each_photo_as_json(calm):
     counts = [int(line.split(": ")[1].split()[0]) for line in lines]
     assert counts == sorted(counts, reverse=True)
     assert sum(counts) == len(pairs) > len(lines)
-    assert f"Would write {len(pairs)} tags, and take back 0; nothing was changed in Immich." in err
+    assert re.search(
+        rf"Would write {len(pairs)} tags, about \d+ right, and take back 0 in Immich; nothing was changed there", err
+    )
     assert visterm("sync catalogue --precision 0.55 --json", folder)[1].splitlines()[:-1] == pairs
     assert len(ours(fake)) == len(pairs)
     taken = visterm("sync catalogue --undo --dry-run", folder)[1].splitlines()

@@ -276,8 +276,7 @@ class RoundPrinter:
             for line in lines_of_tags(pushed.changes):
                 show(line)
         if self._dry_run:
-            written, taken_back = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
-            say(f"Would write {written}, and take back {taken_back}; nothing was changed in {self._title}.")
+            say(pushed.summary(self._title, dry_run=True))
 
 
 def lines_of_tags(changes: Iterable[TagChange]) -> list[str]:

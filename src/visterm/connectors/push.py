@@ -14,6 +14,7 @@ from visterm.connectors.passes import BUSY_REASON, CHANGED_REASON, WriteResult, 
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.wording import count_of
 from visterm.data.tag_tree import own_names, path_text
 from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Parents
@@ -64,6 +65,14 @@ class PushResult:
     def as_dict(self) -> dict[str, object]:
         """Return the data as JSON data."""
         return {"written": self.written, "taken": self.taken, "refused": self.refused, "waiting": self.waiting}
+
+    def summary(self, title: str, *, dry_run: bool) -> str:
+        """Return a sentence with the counts, and the number of written tags that are expected to be right."""
+        right = sum(change.confidence or 0.0 for change in self.changes)
+        about = f", about {right:,.0f} right" if self.written else ""
+        write, take = ("Would write", "take back") if dry_run else ("Wrote", "took back")
+        end = "; nothing was changed there" if dry_run else ""
+        return f"{write} {count_of(self.written, 'tag')}{about}, and {take} {self.taken:,} in {title}{end}."
 
     def refuse(self, reasons: Iterable[str]) -> None:
         """Count pairs that the server refused or lost."""

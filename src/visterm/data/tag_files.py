@@ -39,6 +39,7 @@ OTHER_FORMS_TEXT = (
 )
 
 _OTHER_FILE_ADVICE = "If they are in another file, call it metadata.csv and put it there, or name it: `tags`."
+N_SAMPLED = 200  # Number of images of which "auto" reads the keywords, to see whether people use them
 KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images and in the images
 
 
@@ -57,7 +58,7 @@ def find_tags(
     another program (`visterm.data.program_stores`); or ``"auto"`` for the first form found in the image folder:
     ``metadata.jsonl`` or ``metadata.csv`` (or a table per sub-folder, with names relative to it; a sub-folder "train"
     or "test" is a split), a catalogue of Lightroom or digiKam, a ``.txt`` next to each image, an ``.xmp`` next to an
-    image (then all keywords are read), one folder per tag, keywords in the images.
+    image or keywords in a tenth of the images (then all keywords are read), one folder per tag, keywords in the images.
 
     Returns a record for each image that the source names, in the order of the source. A tag written ``-beach`` is a
     negative: no beach. Raises TagFileError if the source has no tags, or they cannot be parsed.
@@ -212,14 +213,18 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
 
 
 def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:
-    """Read the texts next to images, or else keywords, or else folder names; None if the images have no tags."""
+    """Read the texts next to images, or else keywords, or else folder names; None if the images have no tags.
+
+    Few images with keywords, such as stock photos in a folder per tag, don't count if there are names of folders.
+    """
     if any(sidecar(image) for image in images):
         return read_sidecars(folder, images, separator)
-    sidecars = Sidecars()
-    keywords = read_keyword_tags(folder, images) if any(sidecars.of(image) for image in images) else None
-    if keywords is None or not keywords.records:
+    sidecars, sample = Sidecars(), images[:: max(1, len(images) // N_SAMPLED)]
+    has_sidecars = any(sidecars.of(image) for image in images)
+    if not has_sidecars and 10 * len(read_keyword_tags(folder, sample).records) < len(sample):
         folder_tags = read_folder_tags(folder, images)
         if folder_tags.records:
             return folder_tags
-        keywords = keywords or read_keyword_tags(folder, images)
-    return keywords if keywords.records else None
+    tags = read_keyword_tags(folder, images)
+    tags = tags if tags.records else read_folder_tags(folder, images)
+    return tags if tags.records else None

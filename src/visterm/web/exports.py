@@ -30,11 +30,7 @@ class DryRun(NamedTuple):
 
     job: int  # Id of the job
     request: ExportRequest
-
-    @property
-    def into_photos(self) -> bool:
-        """Whether the tags would be written into the photos themselves."""
-        return writes_into_photos(self.request.to)
+    into_photos: bool  # Whether the tags would be written into the photos themselves
 
 
 def last_dry_run(stored: StoredCatalogue) -> DryRun | None:
@@ -43,7 +39,8 @@ def last_dry_run(stored: StoredCatalogue) -> DryRun | None:
     if not text:
         return None
     content = json.loads(text)
-    return DryRun(content["job"], _request_of(content["request"]))
+    request = _request_of(content["request"])
+    return DryRun(content["job"], request, stored.connected.get() is None and writes_into_photos(request.to))
 
 
 def run_export(catalogue: Catalogue, text: str, job_id: int, progress: Progress) -> None:
@@ -98,9 +95,5 @@ def _sync(catalogue: Catalogue, request: ExportRequest, progress: Progress) -> s
         )
         result = syncing.sync(catalogue, library, settings, dry_run=dry_run, progress=progress)
         pushed, remarks = result.pushed, result.remarks
-    right = sum(change.confidence or 0.0 for change in pushed.changes)
-    about = f", about {right:,.0f} right" if pushed.written else ""
-    write, take = ("Would write", "take back") if dry_run else ("Wrote", "took back")
-    tags = f"{write} {count_of(pushed.written, 'tag')}{about}, and {take} {pushed.taken:,} in {connection.title}."
     reasons = [f"{reason}: {count_of(n, 'tag')}." for reason, n in pushed.reasons.most_common(3)]
-    return " ".join([tags, *reasons, *remarks])
+    return " ".join([pushed.summary(connection.title, dry_run=dry_run), *reasons, *remarks])

@@ -201,7 +201,6 @@ class Service:
 
     def complete(self, typed: str, k: int, *, names: bool = False) -> list[Completion]:
         """Complete a tag of the run, an added word, or a tag that people gave; and `MAX_NAMES` names of photos."""
-        self.catalogue.refresh()
         found_names = complete_names(self.catalogue.stored.database, typed, MAX_NAMES) if names else []
         tags = completions_of(self.catalogue.tagger).find(typed, k, self.catalogue.new_tags())
         return [*tags[: max(1, k - len(found_names))], *found_names][:k]
@@ -286,7 +285,6 @@ class Service:
 
     def about(self) -> dict[str, object]:
         """Return facts about the catalogue as JSON."""
-        self.catalogue.refresh()
         stored, tagger = self.catalogue.stored, self.catalogue.tagger
         return {
             "version": VERSION, "images": stored.images.count(), "searchable": len(stored),
@@ -331,13 +329,20 @@ ServiceDep = Annotated[Service, Depends(service_of)]
 def in_threads(
     kind: Literal["searching", "browsing", "writing"],
 ) -> Callable[[Callable[..., R]], Callable[..., Coroutine[object, object, R]]]:
-    """Run a route with the parameter `service` in the threads of one kind of `Work`, so that it needs no ``await``."""
+    """Run a route with the parameter `service` in the threads of one kind of `Work`, so that it needs no ``await``.
+
+    It answers with the run that is in use now, even if another program, such as ``visterm watch``, has just learned it.
+    """
 
     def make_route(answer: Callable[..., R]) -> Callable[..., Coroutine[object, object, R]]:
+        def answer_now(**parameters: Any) -> R:
+            parameters["service"].catalogue.refresh()
+            return answer(**parameters)
+
         @wraps(answer)
         async def route(**parameters: Any) -> R:
             work: Work = getattr(parameters["service"], kind)
-            return await work.run(answer, **parameters)
+            return await work.run(answer_now, **parameters)
 
         vars(route)["__signature__"] = inspect.signature(answer, eval_str=True)  # the web framework reads it
         return route

@@ -210,6 +210,11 @@ async def start_export(service: Service, request: Request, export: ExportRequest
         export.check()
     elif export.to != connection.kind:
         raise UserError(setting="to", value=export.to, expected=f"'{connection.kind}', which has these photos")
+    else:
+        for setting, value in (("take_off", export.take_off), ("min_confidence", export.limits.min_confidence)):
+            if value:
+                problem = f"`{setting}` is for files of photos, and these photos are in {connection.title}."
+                raise UserError(problem, setting=setting, value=value, advice="Leave it out.")
     if not export.dry_run and not service.access.may_write(request):
         advice = "Start it with: visterm serve CATALOGUE --may-write"
         raise HttpError(403, f"From another machine, this service only shows what would be written. {advice}")

@@ -106,7 +106,6 @@ def start_part(request: Request, service: ServiceDep) -> Response:
 def start_values(service: Service) -> dict[str, object] | None:
     """Return the values of a template about a catalogue that has learned nothing yet; None for any other one."""
     catalogue, stored = service.catalogue, service.catalogue.stored
-    catalogue.refresh()
     if START not in catalogue.tagger.facts:
         return None
     jobs = [service.jobs.with_end(job) for job in stored.jobs.latest(MAX_JOBS) if job.kind in START_JOBS]
@@ -151,7 +150,6 @@ def _shown_job(service: Service, job: StoredJob | None) -> dict[str, object]:
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
-    catalogue.refresh()
     value = catalogue.stored.database.value
     images = "SELECT count(*) FROM images WHERE state = 'here'"
     return {

@@ -1,4 +1,4 @@
-"""The real digiKam and exiv2 read from visterm's sidecars exactly the paths that were written."""
+"""The real digiKam, darktable and exiv2 read from exported sidecars exactly the paths that were written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from PIL import Image
 from visterm.core.persist import file_hash
 from visterm.data.tag_files import find_tags
 from visterm.data.xmp.keywords import Mark
-from visterm.data.xmp.writing import SIDECAR, add_tags
+from visterm.library.export.items import ExportItem
+from visterm.library.export.writing import make_target
 
 PATHS = {
     "Köln/0.jpg": [("sea",), ("animal", "dog")],
@@ -55,16 +56,17 @@ TAGS = """
 """
 
 
-@pytest.fixture
-def photos(tmp_path):
-    """Photos with sidecars that visterm wrote."""
+def photos_for(program, folder):
+    """Make photos with the sidecars that an export for a program writes; return their folder."""
+    target = make_target(program)
     for number, (name, paths) in enumerate(PATHS.items()):
-        photo = tmp_path / "photos" / name
+        photo = folder / "photos" / name
         photo.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (64, 48), (80 * number, 20, 90)).save(photo)
         marks = [Mark(path[-1], "given", path=path if len(path) > 1 else ()) for path in paths]
-        (photo.parent / f"{photo.name}.xmp").write_bytes(add_tags(SIDECAR, marks, name))
-    return tmp_path / "photos"
+        assert target.export(ExportItem(photo), marks, dry_run=False).target == f"{photo}.xmp"
+    target.close()
+    return folder / "photos"
 
 
 @contextmanager
@@ -107,10 +109,10 @@ def rows_when(program, database, query, is_done):
 
 
 @pytest.mark.slow
-def test_digikam_reads_the_paths_that_were_written_and_its_database_is_read_while_it_runs(photos, tmp_path):
+def test_digikam_reads_the_paths_that_were_written_and_its_database_is_read_while_it_runs(tmp_path):
     if shutil.which("digikam") is None or shutil.which("xvfb-run") is None:
         pytest.skip("wants digikam and xvfb-run (Debian: digikam, xvfb, xauth)")
-    folder = tmp_path / "digikam"
+    photos, folder = photos_for("digikam", tmp_path), tmp_path / "digikam"
     folder.mkdir()
     database = folder / "digikam4.db"
     database.touch()
@@ -137,9 +139,37 @@ def test_digikam_reads_the_paths_that_were_written_and_its_database_is_read_whil
     }
 
 
-def test_exiv2_reads_the_paths_that_were_written(photos):
+@pytest.mark.slow
+def test_darktable_reads_the_paths_that_were_written(tmp_path):
+    if shutil.which("darktable-cli") is None:
+        pytest.skip("wants darktable-cli (Debian: darktable)")
+    photos, folder = photos_for("darktable", tmp_path), tmp_path / "darktable"
+    core = ["--core", "--configdir", folder, "--cachedir", folder / "cache", "--library", folder / "library.db"]
+    (folder / "home").mkdir(parents=True)
+    for number, name in enumerate(PATHS):  # it develops the photo, as its sidecar says
+        command = ["darktable-cli", photos / name, photos / f"{name}.xmp", folder / f"{number}.jpg", *core]
+        environment = {**os.environ, "HOME": str(folder / "home"), "LC_ALL": "C.UTF-8"}
+        done = subprocess.run([*command, "--conf", "write_sidecar_files=never"], capture_output=True, env=environment)
+        assert done.returncode == 0, done.stderr.decode()
+
+    with closing(sqlite3.connect(folder / "library.db")) as tables:
+        tables.execute("ATTACH ? AS data", [str(folder / "data.db")])
+        rows = tables.execute(
+            "SELECT film_rolls.folder || '/' || filename, tags.name FROM tagged_images "
+            "JOIN data.tags ON tags.id = tagid JOIN images ON images.id = imgid "
+            "JOIN film_rolls ON film_rolls.id = film_id "
+            "WHERE tags.name NOT LIKE 'darktable|%'"
+        ).fetchall()
+    assert sorted(rows) == sorted(
+        (str(photos / name), "|".join(path)) for name, paths in PATHS.items() for path in paths
+    )
+
+
+@pytest.mark.parametrize("program", ["digikam", "darktable"])
+def test_exiv2_reads_the_paths_that_were_written(program, tmp_path):
     if shutil.which("exiv2") is None:
         pytest.skip("wants exiv2 (Debian: exiv2)")
+    photos = photos_for(program, tmp_path)
     for name, paths in PATHS.items():
         for key, separator in (("Xmp.digiKam.TagsList", "/"), ("Xmp.lr.hierarchicalSubject", "|")):
             command = ["exiv2", "-K", key, "-Pv", str(photos / f"{name}.xmp")]
