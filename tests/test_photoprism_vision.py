@@ -62,6 +62,7 @@ class Pictures(BaseHTTPRequestHandler):
             self.go_on.wait(PATIENCE)
         if self.path == "/drip":
             with suppress(OSError):  # nobody reads it any more
+                self.wfile.write(b"x")
                 while not self.go_on.wait(0.01):
                     self.wfile.write(b"x")
         if known:
