@@ -31,6 +31,7 @@ from drawn_stores import (
     takeout,
 )
 from refusals import refused
+from visterm.connectors.watch import tags_as_indexed
 from visterm.core.errors import TagFileError
 from visterm.data import program_stores
 from visterm.data.corpus import Corpus
@@ -349,6 +350,10 @@ def test_a_run_is_learned_from_a_catalogue_of_lightroom_alone(photos, tmp_path):
     assert tagger.vocabulary.aliases["Pooch"] == "Hund"
     code, _, err = command("index run photos --tags lightroom:all.lrcat -o catalogue", tmp_path)
     assert code == 0, err
+    stored = visterm.Catalogue.load(tmp_path / "catalogue").stored
+    assert tags_as_indexed(stored) == f"lightroom:{tmp_path / 'all.lrcat'}"  # what `watch` reads, wherever it runs
+    (tmp_path / "all.lrcat").rename(tmp_path / "other.lrcat")
+    assert tags_as_indexed(stored) is None
     code, out, err = command("search catalogue --tag Hund --json", tmp_path)
     assert code == 0, err
     assert {json.loads(line)["image"] for line in out.splitlines()} == set(NAMES[::2])

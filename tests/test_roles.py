@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -144,6 +145,16 @@ def test_the_api_tells_who_said_what(people):
     stored = owner.app.state.service.catalogue.stored
     assert stored.history.get(step).details["who"] == "olga"
     assert "added by vera" in owner.get("/image/3").text
+
+
+def test_the_history_tells_who_started_a_job_that_another_process_runs(people):
+    owner = people[Role.OWNER]
+    job = owner.post(f"{API}/jobs", json={"kind": "index"}).json()["id"]
+    while not (ended := owner.get(f"{API}/jobs/{job}").json())["finished"]:
+        time.sleep(0.1)
+    assert ended["state"] == "done", ended
+    entry = owner.app.state.service.catalogue.stored.history.latest(1)[0]
+    assert (entry.id, entry.what, entry.details.get("who")) == (2, "index", "olga")
 
 
 def test_a_browser_keeps_the_role_of_its_token_until_it_logs_out(tiny):

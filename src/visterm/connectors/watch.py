@@ -20,6 +20,7 @@ from visterm.core.writing import Place
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of
+from visterm.data.program_stores import is_store
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
 from visterm.library.catalogue import Catalogue
@@ -82,7 +83,8 @@ def tags_as_indexed(stored: StoredCatalogue) -> str | None:
     sources = [run["tags"] for run in stored.history.details_of("index") if run.get("tags")]
     if not sources or sources[-1] in (KEYWORDS, "auto"):
         return sources[-1] if sources else None
-    return sources[-1] if os.path.exists(sources[-1]) and len(indexed_folders(stored)) == 1 else None
+    path = sources[-1].partition(":")[2] if is_store(sources[-1]) else sources[-1]
+    return sources[-1] if os.path.exists(path) and len(indexed_folders(stored)) == 1 else None
 
 
 class FolderWatcher:

@@ -17,7 +17,7 @@ from visterm.core.wording import count_of
 from visterm.data.frames import FrameTable
 from visterm.data.image_folders import Unsearched, images_in, match_names, plain_name
 from visterm.data.images import ImageLike
-from visterm.data.program_stores import is_store
+from visterm.data.program_stores import is_store, store_name
 from visterm.data.tag_files import KEYWORDS, find_tags
 from visterm.data.tag_formats.record import (
     TagRecord,
@@ -72,8 +72,8 @@ class Corpus:
         paths = images_in(folder, unsearched=unsearched)
         corpus = cls.joined(folder, paths, find_tags(tags, folder, paths, **options))
         source = os.fspath(tags) if isinstance(tags, str | os.PathLike) else ""
-        if source not in ("", KEYWORDS, "auto") and not is_remote(source) and not is_store(source):
-            source = os.path.abspath(source)
+        if source not in ("", KEYWORDS, "auto") and not is_remote(source):
+            source = store_name(source) if is_store(source) else os.path.abspath(source)
         remarks, skipped = [*corpus.remarks, *unsearched.remarks()], [*unsearched.closed, *corpus.skipped]
         return replace(corpus, source=source, remarks=remarks, skipped=skipped)
 

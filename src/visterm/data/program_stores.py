@@ -1,9 +1,8 @@
 """Keywords that photo programs keep in stores of their own: Lightroom, digiKam, Apple Photos, Google Takeout.
 
 Stores are only read. A database is opened as unchangeable, or copied first if a program has it open, and never locked.
-Sources: catalogues of Lightroom Classic 6 to 14; digiKam's ``core/libs/database`` and its test databases (schemas 7 to
-16); schemas of Photos 5 to 10 as published by osxphotos; exports of Google Takeout, 2016 to 2025, and their names as
-described by immich-go.
+Sources: schemas of Lightroom Classic 4 to 13; digiKam's ``core/libs/database`` and databases (schemas 7 to 16); schemas
+of Photos 5 to 10, as in osxphotos; exports of Google Takeout, 2016 to 2026, as described by immich-go.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from visterm.data.tag_tree import MAX_LEVELS, suffixes, tree_of_places
 
 TagPath = tuple[str, ...]  # Names of a tag and of the tags above it, the topmost first
 
-OFF = (0, "0")  # Values of options of keywords, which are on by default
 MAX_JSON = 2**22  # Maximum bytes of a JSON file of Takeout
 MAX_EXAMPLES = 3  # Maximum number of photos that a remark names
 MAX_COPIES = 5  # Attempts to copy a database while its program writes
@@ -92,10 +90,9 @@ class StoredTags(NamedTuple):
 def read_store(name: str, folder: Path, files: Sequence[Path]) -> TagsFound:
     """Read the tags of the images `files` in `folder` from ``PROGRAM:PATH``.
 
-    A photo of the store is the file with the same path. If the folder was moved, it is the file whose path ends in the
-    most equal names, if no other photo is nearer to that file; the sizes must be equal if the store knows the size. Of
-    several such files, it is the one that was taken at the same time. Raises UserError for an unknown program;
-    TagFileError if there is no such store, or it cannot be read.
+    A photo of the store is the file with the same path, or else the one of the same size whose path ends in the most
+    equal names, if no other photo is nearer to it; of several, the one that was taken at the same time. Raises
+    UserError for an unknown program; TagFileError if there is no such store, or it cannot be read.
     """
     program, _, location = name.partition(":")
     path = Path(location).expanduser()
@@ -129,12 +126,13 @@ def is_store(source: object) -> bool:
 
 
 def store_name(source: str | os.PathLike[str]) -> str:
-    """Return ``PROGRAM:PATH`` of a source whose file name says that it is a store; any other source is unchanged."""
+    """Return ``PROGRAM:PATH``, with an absolute path, of a source that names a store; any other source is unchanged."""
     name = os.fspath(source)
-    if name.partition(":")[0] in READERS:
-        return name
-    program = "lightroom" if name.endswith(".lrcat") else "digikam" if PurePosixPath(name).name == "digikam4.db" else ""
-    return f"{program}:{name}" if program else name
+    program, _, path = name.partition(":")
+    if program not in READERS:
+        is_digikam, path = PurePosixPath(name).name == "digikam4.db", name
+        program = "lightroom" if name.endswith(".lrcat") else "digikam" if is_digikam else ""
+    return f"{program}:{os.path.abspath(os.path.expanduser(path))}" if program else name
 
 
 def _found(program: str, path: Path, stored: StoredTags, folder: Path, files: Sequence[Path]) -> TagsFound:
@@ -207,16 +205,13 @@ def _matches(photos: Sequence[StoredPhoto], files: Sequence[Path]) -> tuple[list
 
 
 def _nearest(photo: StoredPhoto, same_name: Sequence[tuple[TagPath, Path]]) -> tuple[int, list[Path]]:
-    """Return the files that share most names at the end of a photo's path, of its size, and how many names these are.
-
-    The size counts unless the whole path is equal.
-    """
+    """Return how many names at its end a photo's path has in common with the nearest files, and these files."""
     parts = _parts(photo.path)
     n_equal_of = {}
     for other, file in same_name:
         pairs = zip(reversed(parts), reversed(other), strict=False)
         n_equal_of[file] = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    if photo.size is not None and max(n_equal_of.values(), default=0) < max(len(parts), 2):
+    if photo.size is not None and max(n_equal_of.values(), default=0) < max(len(parts), 2):  # the path is another one
         n_equal_of = {file: n for file, n in n_equal_of.items() if file.stat().st_size == photo.size}
     n_equal = max(n_equal_of.values(), default=0)
     return n_equal, [file for file, n in n_equal_of.items() if n == n_equal]
@@ -231,8 +226,16 @@ def _parts(path: str) -> TagPath:
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database read-only and without locks; one that a program has open is copied, with its journal."""
     with tempfile.TemporaryDirectory(prefix="visterm-") as copies:
-        before = _state(path)
-        database = _copied(path, Path(copies)) if any(size for _, size, _ in before[1:]) else path
+        for _ in range(MAX_COPIES):
+            before, database = _state(path), path
+            with suppress(FileNotFoundError):  # the program has deleted a journal in the meantime
+                for file in before if any(size for size, _ in list(before.values())[1:]) else ():
+                    database = Path(copies) / path.name
+                    shutil.copyfile(file, database.with_name(file.name))
+            if _state(path) == before:
+                break
+        else:
+            raise TagFileError(f"{path} is written all the time.", setting="tags", advice="Close its program.")
         options = "mode=ro&immutable=1" if database == path else "mode=rw"
         with closing(sqlite3.connect(f"file:{quote(str(database.absolute()))}?{options}", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
@@ -241,42 +244,24 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             raise TagFileError(f"{path} was written while it was read.", setting="tags", advice="Try again.")
 
 
-def _copied(path: Path, folder: Path) -> Path:
-    """Copy a database and its journals into a folder, at a time at which its program does not write them."""
-    for _ in range(MAX_COPIES):
-        before = _state(path)
-        with suppress(FileNotFoundError):  # the program has deleted a journal in the meantime
-            for name, _, _ in before:
-                shutil.copyfile(path.with_name(name), folder / name)
-            if _state(path) == before:
-                return folder / path.name
-        for copy in folder.iterdir():
-            copy.unlink()
-    raise TagFileError(f"{path} is written all the time.", setting="tags", advice="Close its program, and try again.")
-
-
-def _state(path: Path) -> list[tuple[str, int, int]]:
-    """Return name, size and time of change of a database's file and of its journals that exist."""
-    names = [path.name, *(f"{path.name}{end}" for end in ("-wal", "-journal") if Path(f"{path}{end}").exists())]
-    stats = [(name, path.with_name(name).stat()) for name in names]
-    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-
-
-def _columns(database: sqlite3.Connection, table: str) -> set[str]:
-    """Return the columns of a table; a table that doesn't exist has none."""
-    return {row["name"] for row in database.execute(f"PRAGMA table_info({table})")}
+def _state(path: Path) -> dict[Path, tuple[int, int]]:
+    """Return a database's file and its journals, as far as they exist, with their sizes and times of change."""
+    files = [file for end in ("", "-wal", "-journal") if (file := Path(f"{path}{end}")).exists()]
+    return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
 def _read_lightroom(path: Path) -> StoredTags:
     """Read a catalogue of Lightroom Classic: keywords of photos and their virtual copies, hierarchy and synonyms."""
     with _opened(path) as database:
         tags = _tag_paths(database.execute("SELECT * FROM AgLibraryKeyword"))
-        given = _given(tags, database.execute("SELECT image, tag FROM AgLibraryKeywordImage ORDER BY id_local"))
+        given = defaultdict[int, list[TagPath]](list)
+        for image, tag in database.execute("SELECT image, tag FROM AgLibraryKeywordImage ORDER BY id_local"):
+            given[image] += [tags[tag]] if tag in tags else []
         photos: dict[str, StoredPhoto] = {}
         for row in database.execute(LIGHTROOM_PHOTOS):
-            beside = f".{row['sidecars'] or ''}".replace(",", ",.").split(",")  # the JPEG of a RAW file is one
-            for end in (f".{row['extension'] or ''}", *(end for end in beside if end.lower() in PHOTO_SUFFIXES)):
-                name = (row["stem"] + end).removesuffix(".")
+            beside = (row["sidecars"] or "").split(",")  # such as the JPEG of a RAW file
+            for end in (row["extension"], *(end for end in beside if f".{end.lower()}" in PHOTO_SUFFIXES)):
+                name = f"{row['stem']}.{end or ''}".removesuffix(".")
                 photos.setdefault(name, StoredPhoto(name, [], taken=row["taken"])).tags.extend(given[row["id"]])
         rows = database.execute("SELECT keyword, name FROM AgLibraryKeywordSynonym")
         synonyms = {row["name"]: tags[row["keyword"]] for row in rows if row["name"] and row["keyword"] in tags}
@@ -285,31 +270,25 @@ def _read_lightroom(path: Path) -> StoredTags:
 
 def _tag_paths(rows: Iterable[sqlite3.Row]) -> dict[int, TagPath]:
     """Return number -> path of the keywords that are exported, with those above as the options of Lightroom say."""
-    keywords: dict[int | None, dict[str, Any]] = {row["id_local"]: dict(row) for row in rows}
+    keywords = {row["id_local"]: dict(row) for row in rows}
     paths: dict[int, TagPath] = {}
     for number, keyword in keywords.items():
         names: list[str] = []
         while keyword.get("name") is not None and len(names) < MAX_LEVELS:
-            names += [str(keyword["name"])] if keyword.get("includeOnExport") not in OFF else []
-            keyword = keywords.get(keyword["parent"], {}) if keyword.get("includeParents") not in OFF else {}
-        if number is not None and names and keywords[number].get("includeOnExport") not in OFF:
+            names += [str(keyword["name"])] if keyword.get("includeOnExport", 1) else []
+            keyword = keywords.get(keyword["parent"], {}) if keyword.get("includeParents", 1) else {}
+        if names and keywords[number].get("includeOnExport", 1):
             paths[number] = tuple(reversed(names))
     return paths
-
-
-def _given(tags: Mapping[int, TagPath], rows: Iterable[tuple[int, int]]) -> defaultdict[int, list[TagPath]]:
-    """Return the tags of each photo, by number, of rows with the numbers of a photo and a tag."""
-    given: defaultdict[int, list[TagPath]] = defaultdict(list)
-    for photo, tag in rows:
-        given[photo] += [tags[tag]] if tag in tags else []
-    return given
 
 
 def _read_digikam(path: Path) -> StoredTags:
     """Read digiKam's database: the tags of visible photos, without faces that have no name or are not confirmed."""
     with _opened(path) as database:
         tags = _tag_paths(database.execute(DIGIKAM_TAGS))
-        given = _given(tags, database.execute("SELECT imageid, tagid FROM ImageTags ORDER BY imageid, tagid"))
+        given = defaultdict[int, list[TagPath]](list)
+        for image, tag in database.execute("SELECT imageid, tagid FROM ImageTags ORDER BY imageid, tagid"):
+            given[image] += [tags[tag]] if tag in tags else []
         photos = [
             StoredPhoto(_volume(row["identifier"]) + row["path"], given[row["id"]], row["size"], row["taken"])
             for row in database.execute(DIGIKAM_PHOTOS)
@@ -326,8 +305,9 @@ def _volume(identifier: str | None) -> str:
 def _read_apple_photos(path: Path) -> StoredTags:
     """Read the keywords of a library of Apple Photos; the photos are in its folder ``originals``."""
     with _opened(path / "database" / "Photos.sqlite") as database:
-        assets = "ZASSET" if _columns(database, "ZASSET") else "ZGENERICASSET"
-        keyword = next(name for name in _columns(database, "Z_1KEYWORDS") if name.endswith("KEYWORDS"))  # Z_40KEYWORDS
+        tables = database.execute("SELECT name FROM sqlite_master WHERE name IN ('ZASSET', 'ZGENERICASSET')")
+        assets, columns = next(tables)["name"], database.execute("PRAGMA table_info(Z_1KEYWORDS)")
+        keyword = next(row["name"] for row in columns if row["name"].endswith("KEYWORDS"))  # such as Z_40KEYWORDS
         rows = database.execute(
             f"SELECT asset.ZDIRECTORY AS folder, asset.ZFILENAME AS name, keyword.ZTITLE AS tag FROM {assets} AS asset "
             "LEFT JOIN Z_1KEYWORDS AS given ON given.Z_1ASSETATTRIBUTES = asset.ZADDITIONALATTRIBUTES LEFT JOIN "
@@ -349,7 +329,11 @@ def _read_takeout(path: Path) -> StoredTags:
     """
     photos: list[StoredPhoto] = []
     for folder, _, names in os.walk(path):
-        contents = {name_key(name): _json_object(Path(folder) / name) for name in names if suffix_of(name) == ".json"}
+        contents: dict[str, Any] = {}
+        for name in (name for name in names if suffix_of(name) == ".json"):
+            with suppress(ValueError, OSError, RecursionError):  # it has no facts about a photo
+                contents[name_key(name)] = json.loads(read_regular_text(Path(folder) / name, MAX_JSON))
+        contents = {name: content for name, content in contents.items() if isinstance(content, dict)}
         albums = [content.get("albumData", content) for name, content in contents.items() if ALBUM_FILE.fullmatch(name)]
         titles = [str(album.get("title") or "").strip() for album in albums if isinstance(album, dict)]
         has_title = len(titles) == 1 and titles[0] and not DATE_FOLDER.fullmatch(Path(folder).name)
@@ -361,14 +345,6 @@ def _read_takeout(path: Path) -> StoredTags:
             file = Path(folder).absolute() / name
             photos.append(StoredPhoto(str(file), [(str(tag),) for tag in tags if tag], file.stat().st_size))
     return StoredTags(photos)
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; empty if the file has none or cannot be read."""
-    with suppress(ValueError, OSError, RecursionError):
-        content = json.loads(read_regular_text(path, MAX_JSON))
-        return content if isinstance(content, dict) else {}
-    return {}
 
 
 def _takeout_names(photo: str, sidecars: Mapping[str, Any]) -> Iterator[str]:

@@ -20,11 +20,13 @@ from visterm.library.duplicates import find_duplicates
 from visterm.library.earlier_runs import FIT, GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.database import WHO
 from visterm.store.history import CatalogueJob, StoredProgress
 from visterm.web.exports import EXPORT, run_export
 
 NICENESS = 10  # Requests of the service come first
 CHUNK_IMAGES = 128  # Images between two commits; a job can be stopped after each
+WHO_ENV = "VISTERM_WHO"  # Environment variable with the name of the person who started the job
 REASON_NOT_STORED = 4  # Exit status of a job that failed and could not store the reason
 
 
@@ -32,6 +34,7 @@ def main() -> int:
     """Run the job, and return the exit status."""
     path, number, kind, *options = sys.argv[1:]
     end_with_standard_input()
+    WHO.set(os.environ.get(WHO_ENV, ""))
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     job_id = int(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from collections import deque
@@ -15,10 +16,10 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.system import is_alive
 from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
-from visterm.store.database import now
+from visterm.store.database import WHO, now
 from visterm.store.history import Jobs, StoredJob
 from visterm.web.errors import LOG, HttpError, error_statuses
-from visterm.web.job_process import REASON_NOT_STORED
+from visterm.web.job_process import REASON_NOT_STORED, WHO_ENV
 from visterm.web.work import Figures, Tell, Work
 
 MAX_OPEN_JOBS = 8  # Running and waiting jobs
@@ -62,7 +63,7 @@ class JobQueue:
         job_ids = []
         for arguments in argument_lists:
             job_ids.append(await self._work.run(jobs.start, kind, waiting=True, pid=self._pid))
-            self._tell("enqueue", job_ids[-1], kind, arguments)  # at once, as storing the next job may fail
+            self._tell("enqueue", job_ids[-1], WHO.get(), [kind, *arguments])  # at once, as the next one may fail
         return await self._work.run(jobs.existing, job_ids[0])
 
     async def cancel(self, job_id: int) -> None:
@@ -96,7 +97,7 @@ class JobRunner:
     def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, on_end: Callable[[], object]) -> None:
         self._path, self._jobs, self._work, self._on_end = path, jobs, work, on_end
         self._n_open, self._unstored = figures.gauge("jobs"), figures.gauge("unstored")
-        self._waiting: deque[tuple[int, list[str]]] = deque()  # Ids of jobs, each with its kind and arguments
+        self._waiting: deque[tuple[int, str, list[str]]] = deque()  # Ids of jobs, who started them, and their arguments
         self._running: tuple[int, asyncio.subprocess.Process] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -106,10 +107,10 @@ class JobRunner:
         methods: dict[str, Callable[..., None]] = {"enqueue": self.enqueue, "cancel": self.cancel}
         methods[message](*arguments)
 
-    def enqueue(self, job_id: int, kind: str, arguments: list[str]) -> None:
-        """Run a stored job when its turn comes."""
+    def enqueue(self, job_id: int, who: str, arguments: list[str]) -> None:
+        """Run a stored job when its turn comes; `arguments` are its kind and options."""
         self._jobs.adopt(job_id)
-        self._waiting.append((job_id, [kind, *arguments]))
+        self._waiting.append((job_id, who, arguments))
         self._n_open.value += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run_waiting())
@@ -125,7 +126,7 @@ class JobRunner:
         waiting, self._waiting = self._waiting, deque()
         running = [] if self._running is None else [self._running[0]]
         try:
-            for job_id in [*(job_id for job_id, _ in waiting), *running]:
+            for job_id in [*(job_id for job_id, *_ in waiting), *running]:
                 self._jobs.cancel(job_id)
         except StorageError as error:
             LOG.error("Jobs could not be cancelled: %s They count as lost when the service starts again.", error)
@@ -136,12 +137,13 @@ class JobRunner:
 
     async def _run_waiting(self) -> None:
         while self._waiting:
-            job_id, arguments = self._waiting.popleft()
+            job_id, who, arguments = self._waiting.popleft()
             job = await self._work.do(self._jobs.existing, job_id)
             if not job.ended:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     *("-m", "visterm.web.job_process", str(self._path), str(job_id), *arguments),
+                    env=os.environ | {WHO_ENV: who},
                     stdin=asyncio.subprocess.PIPE,  # closed whenever this process ends
                     stdout=asyncio.subprocess.DEVNULL,
                 )
