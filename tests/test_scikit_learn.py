@@ -14,8 +14,14 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import RidgeClassifier
-from sklearn.metrics import average_precision_score, label_ranking_average_precision_score, ndcg_score, roc_auc_score
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.metrics import (
+    average_precision_score,
+    f1_score,
+    label_ranking_average_precision_score,
+    ndcg_score,
+    roc_auc_score,
+)
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MultiLabelBinarizer
@@ -164,15 +170,24 @@ def test_texts_in_place_of_lists_are_refused_with_the_line_that_splits_them(fram
     for separator in (",", ";"):
         texts = frame["tags"].str.join(separator)
         for work in (model.score, Ridge().fit):
-            with refused("y", error=DataError) as info:
-                work(features, texts)
-            assert f'frame["tags"].str.split("{separator}")' in str(info.value)
+            for given in (texts, list(texts), texts.to_numpy(str), texts.mask(frame["year"] == 2000)):
+                with refused("y", error=DataError) as info:
+                    work(features, given)
+                assert f'frame["tags"].str.split("{separator}")' in str(info.value)
+
+
+def test_a_missing_list_of_tags_is_no_tag(frame, features):
+    few = frame["tags"].mask(frame["year"] == 2000)
+    lists = [[] if year == 2000 else tags for year, tags in zip(frame["year"], frame["tags"], strict=True)]
+    scores = [Ridge().fit(features, tags).decision_function(features) for tags in (few, lists)]
+    assert np.array_equal(*scores)
 
 
 def test_folds_of_images_known_by_number_warn_that_they_measure_nothing(frame):
     Y = matrix_of(frame["tags"]).to_numpy()
-    with pytest.warns(UserWarning, match=r"knows nothing of these.*visterm\.metrics\.evaluate"):
-        cross_val_score(Knn(n_neighbors=3), sp.eye_array(24, format="csr"), Y, cv=FOLDS)
+    for eye in (np.eye(24), sp.eye_array(24, format="csr")):
+        with pytest.warns(UserWarning, match=r"knows nothing of these.*visterm\.metrics\.evaluate"):
+            cross_val_score(Knn(n_neighbors=3), eye, Y, cv=FOLDS)
     Knn(n_neighbors=3).fit(None, Y).score(sp.eye_array(24, format="csr")[[2, 5]], Y[[2, 5]])
 
 
@@ -230,11 +245,89 @@ def test_folds_of_photos_known_by_number_are_refused_with_what_to_do():
         cross_val_score(tagger, names, tags, cv=3, error_score="raise")
 
 
-@pytest.mark.parametrize("held", [np.asarray, sp.csr_array, lambda X: X.astype(int)])
-def test_a_matrix_in_place_of_photos_is_refused_with_the_ways_to_learn_from_it(held):
-    X = held(np.arange(12.0).reshape(4, 3))
-    with pytest.raises(DataError, match=r"matrix of numbers, 4 rows of 3.*Ridge.*precomputed"):
-        visterm.fit(X, [["a"], ["b"], ["a"], ["b"]], model="ridge")
+FEATURES = {"array": lambda X: X, "sparse": sp.csr_array, "frame": lambda X: pd.DataFrame(X).add_prefix("f")}
+
+
+@pytest.mark.parametrize("held", FEATURES)
+def test_a_matrix_of_features_in_place_of_photos_is_learned_tagged_measured_saved_and_loaded(held, tmp_path):
+    X, Y = planted_rows()
+    rows = FEATURES[held](X)
+    tagger = visterm.fit(rows[:200], Y[:200], model="ridge", n_jobs=1)
+    assert tagger.encoder.get_params() == {}
+    model = Ridge(random_state=0).fit(X[:200], Y[:200])
+    assert np.allclose(tagger.model.decision_function(X), model.decision_function(X), atol=1e-5)
+    assert tagger.annotate(rows[:2]).images[1].image == "row 1"
+    assert (tagger.transform(rows) != np.float32(X)).sum() == 0
+    tagger.save(tmp_path / "run")
+    loaded = Tagger.load(tmp_path / "run")
+    assert np.array_equal(loaded.predict(rows[200:]), tagger.predict(rows[200:]))
+    assert visterm.evaluate(loaded, rows[200:], Y[200:], metrics=["map"]).values["map"] > 0.8
+    search = GridSearchCV(Tagger(model="ridge", n_jobs=1), {"model__alpha": [1, 10]}, cv=2).fit(rows, Y)
+    assert search.best_score_ > 0.8
+    assert loaded.explain(X[0], "3").score == pytest.approx(
+        float(tagger.model.decision_function(X[:1])[0, 3]), abs=1e-5
+    )
+
+
+def test_features_and_photos_are_not_taken_for_each_other(frame):
+    X, Y = planted_rows()
+    of_rows, of_photos = visterm.fit(X, Y, model="ridge", n_jobs=1), visterm.fit(frame, **SMALL, calibrate=False)
+    for images in (frame["path"], frame["path"].iloc[0], X[0]):
+        with refused("images", error=DataError) as info:
+            of_rows.predict(images)
+        assert info.value.expected == "a matrix, (n_images, n_features)"
+    with refused("images", error=DataError, value=(300, 5)):
+        of_rows.predict(X[:, :5])
+    with refused("images", error=DataError) as info:
+        of_rows.predict(np.where(X[7, 2] == X, np.nan, X))
+    assert "Row 7 has NaN" in str(info.value)
+    for rows in (X, sp.csr_array(X)):
+        for work in (of_photos.annotate, visterm.Catalogue(of_photos).add):
+            with pytest.raises(DataError, match=r"fit a run on one: visterm\.fit\(X, tags\)"):
+                work(rows)
+    with pytest.raises(UserError, match=r"A catalogue keeps photos.*rows"):
+        visterm.Catalogue(of_rows).add(X)
+
+
+def planted_rows():
+    """Features (300, 20), and a matrix of 12 tags, each a linear function of them with noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 20))
+    return X, (X @ rng.normal(size=(20, 12)) + rng.normal(size=(300, 12)) > 3).astype(int)
+
+
+def test_tags_are_predicted_as_a_matrix_by_the_cut_offs_of_the_tagger():
+    X, Y = planted_rows()
+    tagger = Tagger(model="ridge", n_jobs=1)
+    assert cross_val_predict(tagger, X, Y, cv=3).shape == Y.shape
+    assert cross_val_score(tagger, X, Y, cv=3, scoring="f1_micro").min() > 0.7  # 0.5 at random
+    names = [f"tag {n}" for n in range(11, -1, -1)]
+    tagger.fit(X[:200], pd.DataFrame(Y[:200], columns=names))
+    assert tagger.classes_ == names  # in the order of the matrix, as scikit-learn's metrics need it
+    predicted = tagger.predict(X[200:])
+    assert f1_score(Y[200:], predicted, average="micro") > 0.7
+    for row, image in zip(predicted, tagger.annotate(X[200:], best_f1=True).images, strict=True):
+        assert {names[column] for column in np.flatnonzero(row)} == {tag.tag for tag in image.tags}
+    with refused("calibrate"):
+        tagger.fit(X, Y, calibrate=False).predict(X)
+
+
+def test_a_model_has_no_predict_and_says_what_has_it():
+    assert not hasattr(Ridge(), "predict")
+    with pytest.raises(AttributeError, match=r"annotate\(X, k\).*visterm\.fit\(X, tags, model=Ridge\(alpha=3\)\)"):
+        Ridge(alpha=3).predict  # noqa: B018
+
+
+def test_photos_without_any_visterm_that_sets_them_apart_are_warned_of():
+    plain, tags = [np.full((40, 40, 3), 90, np.uint8)] * 4, [["a"], ["b"]] * 2
+    with pytest.warns(UserWarning, match=r"Training photos: 4 of 4 photos: 'visterms' sees nothing"):
+        tagger = visterm.fit(plain, tags, encoder="visterms", model="ridge", calibrate=False)
+    for work in (tagger.transform, Visterms().fit_transform):
+        with pytest.warns(UserWarning, match=r"1 of 1 photo: 'visterms' sees nothing that sets them apart"):
+            work(plain[:1])
+    lines = []
+    visterm.fit(plain, tags, encoder="visterms", model="ridge", calibrate=False, say=lines.append)
+    assert [line for line in lines if "4 of 4 photos" in line]
 
 
 def test_the_blocks_of_the_page_for_python_run_one_after_another_in_ten_lines_each(tmp_path, monkeypatch, capsys):
@@ -251,7 +344,7 @@ def test_the_blocks_of_the_page_for_python_run_one_after_another_in_ten_lines_ea
         exec(block, names)
     assert names["search"].best_score_ > 0.5
     assert names["tags"].iloc[0] == ["red", "warm"]
-    assert names["of_rows"].annotate(["item 3"]).images[0].image == "item 3"
+    assert names["of_rows"].predict(names["vectors"]).shape == (24, 6)
     assert names["train"].count_nonzero() + names["hidden"].count_nonzero() == names["Y"].nnz
     assert names["by_number"].encoder.by_number
     assert "photos/000.png" in capsys.readouterr().out

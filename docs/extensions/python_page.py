@@ -72,6 +72,7 @@ def sections() -> dict[str, list[str]]:
             "visterm.features.job.encode_folder",
             "visterm.data.feature_files.read_features",
             "visterm.data.read_mulan",
+            "visterm.cli.output.Bars",
         ],
         "What each model has": ["visterm.models.base.Annotator"],
         "Models": list(classes("models", MODELS)),

@@ -2,8 +2,8 @@
 
 The public names, in the order in which you need them:
 
-- `fit`: learn from tagged photos (a folder, a DataFrame, paths or pixels); it returns a `Tagger`
-- `Tagger`: `annotate`, `predict_proba`, `explain`, `encode`, `save` and `load`; also an estimator for scikit-learn
+- `fit`: learn from tagged photos (a folder, a DataFrame, paths or pixels) or features; it returns a `Tagger`
+- `Tagger`: `annotate`, `predict`, `predict_proba`, `explain`, `save` and `load`; also an estimator for scikit-learn
 - `evaluate`: measure taggers on photos whose tags are known
 - `Catalogue`: photos to search by words, to review, and to learn from
 - `models`, `encoders`: what `fit` combines, by name, and the base classes for your own

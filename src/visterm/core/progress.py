@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -11,6 +12,14 @@ Say: TypeAlias = Callable[[str], None]  # Shows a line of text to the user
 
 def silent(line: str) -> None:
     """Ignore a line for the user."""
+
+
+def say_or_warn(line: str, say: Say, stacklevel: int = 6) -> None:
+    """Show a line by `say`; if nobody listens, warn."""
+    if say is silent:
+        warnings.warn(line, stacklevel=stacklevel)
+    else:
+        say(line)
 
 
 class Progress:

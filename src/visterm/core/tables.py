@@ -130,6 +130,7 @@ ENCODERS = Registry(
         _encoder("onnx", "onnx:Onnx", "an output of any neural network for images in an ONNX file"),
         _encoder("immich", "immich:Immich", "the vectors of a running machine-learning server of Immich"),
         _encoder("precomputed", "by_name:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."),
+        _encoder("rows", "by_name:FeatureRows", "features in memory: a matrix in Python in place of photos"),
         _encoder("data_set", "by_name:DataSetRows", "the features of Mulan's ARFF or svmlight, beside their tags"),
         _encoder("ids", "by_name:Ids", "only a name or number for each image, no photos", VSE_ENS),
         _in_research("histograms", "counts of colours and textures in parts of the photo", OBJECTS_AND_PARTS),

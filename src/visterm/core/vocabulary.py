@@ -411,11 +411,12 @@ def tag_key(tag: str) -> str:
 
 
 def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
-    """Yield the lists of tags. Raises DataError if one of them is a single text instead of a list."""
+    """Yield the lists of tags. Raises DataError if one of them is a single text or number instead of a list."""
     for tags in tag_lists:
-        if isinstance(tags, str):
-            parts = [part.strip() for part in re.split(r"[;,|\n]", tags) if part.strip()] or [tags]
-            raise DataError(f"The tags of an image are the text {tags!r}; expected a list of tags, such as {parts}.")
+        if isinstance(tags, str) or not hasattr(tags, "__iter__"):
+            parts = [part.strip() for part in re.split(r"[;,|\n]", str(tags)) if part.strip()] or [tags]
+            kind = "the text " * isinstance(tags, str)
+            raise DataError(f"The tags of an image are {kind}{tags!r}; expected a list of tags, such as {parts}.")
         yield tags
 
 

@@ -54,6 +54,7 @@ class Corpus:
     encoded: Any = None  # `features.stored.Features` with the rows of the images, if they are already encoded
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags, if the tags were given as paths
     aliases: Mapping[str, str] = field(default_factory=dict)  # Synonyms of tags, where the tags came with them
+    tag_order: Sequence[str] = ()  # The tags of the columns, if the tags were given as a matrix
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and tag files without permission to read
 
     @classmethod

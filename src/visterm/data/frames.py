@@ -36,14 +36,10 @@ class FrameTable(NamedTuple):
 
     def cells(self, name: object) -> list[Any]:
         """Return the cells of a column, with None for pandas' missing values."""
-
-        def is_missing(cell: object) -> bool:
-            return (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
-
         cells = self.column(name)
         if set(map(type, cells)) <= {str, int}:  # a call for each cell takes ten times as long
             return cells
-        return [None if is_missing(cell) else cell for cell in cells]
+        return [None if _is_missing(cell) else cell for cell in cells]
 
 
 def as_table(value: object) -> FrameTable | None:
@@ -102,23 +98,24 @@ def listed(values: Any) -> Any:
 
 
 def lists_of_tags(y: object) -> list[Any] | None:
-    """Return tags as a list if they are lists of words; None for a matrix or anything else.
+    """Return tags as a list if they are lists of words, [] for a missing one; None for a matrix or anything else.
 
-    Raises DataError if they are texts, which need a separator.
+    Raises DataError if some are texts, which need a separator.
     """
     y = listed(y)
     if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
         return None
-    if len(y) and all(isinstance(tags, str) for tags in y):
-        text = next((tags for tags in y if "," in tags or ";" in tags), y[0])
+    if texts := [str(tags) for tags in y if isinstance(tags, str)]:
+        text = next((tags for tags in texts if "," in tags or ";" in tags), texts[0])
         separator = ";" if ";" in text else ","
         raise DataError(
             f"The tags of an image are the text {text!r}; expected a list of tags for each image.",
             setting="y", value=text, advice=f'Split the column: frame["tags"].str.split("{separator}").',
         )  # fmt: skip
-    lists = [tags for tags in y if isinstance(tags, list | tuple | set | frozenset | np.ndarray)]
-    first_tag = next((tag for tags in lists for tag in tags), None)
-    return list(y) if isinstance(first_tag, str) and len(lists) == len(y) else None
+    y = [[] if _is_missing(tags) else tags for tags in y]
+    if not all(isinstance(tags, list | tuple | set | frozenset | np.ndarray) for tags in y):
+        return None
+    return y if isinstance(next((tag for tags in y for tag in tags), None), str) else None
 
 
 @overload
@@ -223,6 +220,10 @@ def _narwhal(value: Any) -> Any:
     if isinstance(frame, narwhals.LazyFrame):
         frame = frame.collect()
     return frame if isinstance(frame, narwhals.DataFrame | narwhals.Series) else None
+
+
+def _is_missing(cell: object) -> bool:
+    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def _as_dict(result: object) -> dict[str, object]:

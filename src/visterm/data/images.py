@@ -80,7 +80,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
             raise DataError(
                 f"An image array has dtype {image.dtype} and shape {image.shape}; expected uint8 and (height, width, "
-                "3), RGB, at least one pixel."
+                "3), RGB, at least one pixel. For a matrix of features, fit a run on one: visterm.fit(X, tags)."
             )
         original_size = (image.shape[1], image.shape[0])
         size, array = reduced_size(original_size, max_side), np.ascontiguousarray(image)
@@ -95,7 +95,8 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
 
     if not isinstance(image, str | os.PathLike):
         raise DataError(
-            f"An image is a path, a Pillow image or an array of uint8 (height, width, 3), not {type(image).__name__}."
+            f"An image is a path, a Pillow image or an array of uint8 (height, width, 3), not {type(image).__name__}. "
+            "For a matrix of features, fit a run on one: visterm.fit(X, tags)."
         )
     path = os.fspath(image)
     return _pixels(path, fetch(path) if is_remote(path) else None, max_side)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
         weights_of_levels,
     )
     from visterm.encoders.by_name import DataSetRows as DataSetRows
+    from visterm.encoders.by_name import FeatureRows as FeatureRows
     from visterm.encoders.by_name import Ids as Ids
     from visterm.encoders.by_name import Precomputed as Precomputed
     from visterm.encoders.chain import Chain as Chain
@@ -61,7 +62,7 @@ __doc__ = f"""Encoders turn images into feature rows.
 
 `visterm.fit` takes them by name or as objects: ``encoder="visterms"``, ``encoder=Visterms(max_side=256)``. They are
 also transformers of scikit-learn. Your own encoder is a subclass of `Encoder` with `_encode_batch`. For features that
-you have already: `Precomputed`.
+you have already: pass the matrix to `visterm.fit`, or a file (`Precomputed`).
 
 {ENCODERS.class_list()}
 

@@ -14,10 +14,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, stack_rows
-from visterm.core.errors import ImageError, NoneReadableError
+from visterm.core.errors import ImageError, NoneReadableError, ShapeError
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
+from visterm.core.wording import count_of
 from visterm.data.images import Decoded, decode_images
 from visterm.encoders.contract import AnyEncoder, Encoded
 
@@ -30,8 +31,8 @@ T = TypeVar("T")
 class Encoder(AnyEncoder):
     """Turns pixels into feature rows. Subclasses implement `_encode_batch`, and `_fit_sample` if they learn.
 
-    Images are paths or upright RGB arrays (height, width, 3) of uint8. Attributes that `_fit_sample` learns end in
-    ``_`` and are saved with the run.
+    Images are paths or upright RGB arrays (height, width, 3) of uint8. ``_encode_batch(self, batch)`` returns a row for
+    each of a list of such arrays. Attributes that `_fit_sample` learns end in ``_`` and are saved with the run.
     """
 
     batch_size: int = 32  # Number of images encoded together; a default for encoders without this setting
@@ -76,9 +77,13 @@ class Encoder(AnyEncoder):
         parts: list[Matrix] = []
         for indices, pixels in self._batches(images, skipped, progress):
             positions += indices
-            parts.append(self._encode_pixels(pixels, [images[i] for i in indices]))
+            part = self._encode_pixels(pixels, [images[i] for i in indices])
+            part = as_csr(part) if sp.issparse(part) else np.asarray(part, np.float32)
+            if part.ndim != 2 or part.shape[0] != len(indices):
+                problem = f"{type(self).__name__} returned the shape {part.shape} for {count_of(len(indices), 'image')}"
+                raise ShapeError(problem, expected="a row for each: (n_images, n_features)")
+            parts.append(part)
         rows = stack_rows(parts)
-        rows = as_csr(rows) if sp.issparse(rows) else rows.astype(np.float32, copy=False)
         return Encoded(rows, np.array(positions, np.int64), skipped)
 
     def _encode_pixels(self, pixels: list[Pixels], images: Images) -> Matrix:

@@ -1,10 +1,11 @@
-"""Encoders of names: rows of files and of data sets, and numbers of images; no image is opened."""
+"""Encoders that open no image: rows of files, of data sets and in memory, and numbers of images."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from visterm.core.checks import as_csr, finite_rows, stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text, Whole
 from visterm.core.progress import SILENT, Progress, reported
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, MatrixLike
 from visterm.core.wording import count_of
 from visterm.data.data_sets import ROW, is_data_set, read_data_set
 from visterm.data.feature_files import FeatureTable, read_features
@@ -55,7 +56,7 @@ class Precomputed(AnyEncoder):
         Absolute paths at `fit` (empty without names). Files may move: `path` and `names` are tried first.
     """
 
-    reads: ClassVar[Literal["pixels", "names"]] = "names"
+    reads: ClassVar[Literal["pixels", "names", "rows"]] = "names"
     argument = "path"
     location_attributes = ("features_path_", "names_path_")
 
@@ -227,7 +228,7 @@ class DataSetRows(AnyEncoder):
     as the test rows of a set. A svmlight file, which names no features, may have fewer.
     """
 
-    reads: ClassVar[Literal["pixels", "names"]] = "names"
+    reads: ClassVar[Literal["pixels", "names", "rows"]] = "names"
     learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1), "features_": Listed(Text())}
 
     width_: int
@@ -273,6 +274,62 @@ def _row_problem(name: str) -> str:
     return "" if int(row) <= n_rows else f"not among the {n_rows:,} rows of {file}"
 
 
+class FeatureRows(AnyEncoder):
+    """Takes features in memory as they are: `visterm.fit` uses it for a matrix in place of photos.
+
+    To tag, pass a row of the same features for each image.
+
+    Attributes
+    ----------
+    width_ : int
+        Number of features.
+    """
+
+    reads: ClassVar[Literal["pixels", "names", "rows"]] = "rows"
+    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1)}
+
+    width_: int
+
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
+        self.width_ = _matrix_of(images).shape[1]
+
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
+        rows = _matrix_of(images) if len(images) else np.empty((0, self.width_), np.float32)
+        if rows.shape[1] != self.width_:
+            problem = f"The rows have {rows.shape[1]:,} features."
+            raise ShapeError(problem, setting="images", value=rows.shape, expected=f"{self.width_:,}, as in the fit")
+        progress.advance(len(images))
+        return Encoded(rows, np.arange(len(images)), [])
+
+
+def split_rows(matrix: MatrixLike) -> list[Matrix]:
+    """Return the rows of a matrix of features: arrays (n_features,), or CSR (1, n_features)."""
+    if isinstance(matrix, np.ndarray):
+        return list(matrix)
+    X = as_csr(matrix)
+    return [
+        sp.csr_array((X.data[start:stop], X.indices[start:stop], [0, stop - start]), shape=(1, X.shape[1]))
+        for start, stop in pairwise(X.indptr.tolist())
+    ]
+
+
+def is_row(image: object) -> bool:
+    """Return whether an image is a row of features, as `split_rows` returns them."""
+    return sp.issparse(image) or (isinstance(image, np.ndarray) and image.ndim == 1)
+
+
+def _matrix_of(rows: AnyImages) -> Matrix:
+    """Return rows of features as a matrix. Raises DataError if they are anything else, or not finite."""
+    if not all(map(is_row, rows)):
+        problem = "The encoder 'rows' takes features, not photos, names or single numbers."
+        raise DataError(problem, setting="images", expected="a matrix, (n_images, n_features)")
+    matrix = as_csr(sp.vstack(rows)) if sp.issparse(rows[0]) else np.array(rows, np.float32)
+    if not (is_finite := finite_rows(matrix)).all():
+        advice = "Leave these rows out, or fill in the missing features."
+        raise DataError(f"Row {np.argmin(is_finite)} has NaN or infinity.", setting="images", advice=advice)
+    return matrix
+
+
 class Ids(AnyEncoder):
     """Numbers the images that it is fitted on; the row of an image is the row of the identity matrix with its number.
 
@@ -290,7 +347,7 @@ class Ids(AnyEncoder):
     Guo, Zhai, Yuan, Liu, Wang: VSE-ens: Visual-semantic embeddings with efficient negative sampling. AAAI 2018.
     """
 
-    reads: ClassVar[Literal["pixels", "names"]] = "names"
+    reads: ClassVar[Literal["pixels", "names", "rows"]] = "names"
     by_number = True
 
     learned: ClassVar[dict[str, Kind]] = {"names_": Listed(Text())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import (
@@ -24,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import finite_rows
+from visterm.core.checks import finite_rows, row_lengths
 from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind
@@ -32,6 +33,7 @@ from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
+from visterm.core.wording import count_of
 from visterm.data.frames import listed
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class AnyEncoder(Estimator, ABC):
     `speed_params`.
     """
 
-    reads: ClassVar[Literal["pixels", "names"]] = "pixels"
+    reads: ClassVar[Literal["pixels", "names", "rows"]] = "pixels"
     """What the encoder reads. An encoder of names opens no image and has rows only for images that it knows."""
 
     by_number: ClassVar[bool] = False  # Whether images are known by number only: rows of the identity matrix
@@ -85,7 +87,7 @@ class AnyEncoder(Estimator, ABC):
         return None
 
     def fit(
-        self, images: AnyImages, y: object = None, *, skip_unreadable: bool = False, progress: Progress = SILENT
+        self, images: AnyImages, y: object = None, *, skip_unreadable: bool = False, progress: Progress | None = None
     ) -> Self:
         """Learn from images; encoders without learned attributes only check their settings.
 
@@ -97,7 +99,7 @@ class AnyEncoder(Estimator, ABC):
         y : ignored
         skip_unreadable : bool
             Skip images that cannot be read (`encode` lists them) instead of raising `ImageError`.
-        progress : Progress
+        progress : Progress, optional
             Shows each image and step.
         """
         images = listed(images)
@@ -105,11 +107,11 @@ class AnyEncoder(Estimator, ABC):
             raise DataError(f"{type(self).__name__} has no images to learn from; at least 1 is needed.")
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
-        self._fit_images(images, skip_unreadable, progress)
+        self._fit_images(images, skip_unreadable, progress or SILENT)
         self.fitted_ = True
         return self
 
-    def fit_transform(self, images: AnyImages, y: object = None, *, progress: Progress = SILENT) -> Matrix:
+    def fit_transform(self, images: AnyImages, y: object = None, *, progress: Progress | None = None) -> Matrix:
         """Learn from images and encode them, each of which must be readable."""
         return self.fit(images, y, progress=progress).transform(images)
 
@@ -139,9 +141,20 @@ class AnyEncoder(Estimator, ABC):
         if skipped:
             self.refuse_unknown(images)
             raise ImageError(skipped[0].image, skipped[0].reason)
+        if remark := self.remark_on_zeros(rows):
+            warnings.warn(remark, stacklevel=2)
         return rows
 
-    def encode(self, images: AnyImages, *, progress: Progress = SILENT) -> Encoded:
+    def remark_on_zeros(self, rows: Matrix) -> str:
+        """Return a sentence about photos whose rows are all zeros; empty if there are none."""
+        n_zeros = 0 if self.reads != "pixels" else int((row_lengths(rows) == 0).sum())
+        if n_zeros == 0:
+            return ""
+        n_rows, name = count_of(rows.shape[0], "photo"), ENCODERS.name_of(self)
+        problem = f"{n_zeros:,} of {n_rows}: '{name}' sees nothing that sets them apart (rows of zeros)"
+        return f"{problem}. More photos to learn from, or another encoder, may help."
+
+    def encode(self, images: AnyImages, *, progress: Progress | None = None) -> Encoded:
         """Encode the images that can be read or, for an encoder of names, are known; return also the skipped images.
 
         Returns the rows, the positions of their images, and the skipped images with reasons. Raises DataError if pixels
@@ -151,6 +164,7 @@ class AnyEncoder(Estimator, ABC):
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)
         self.check_allowed()
+        progress = progress or SILENT
 
         with reported(progress, "encode photos", len(images)):
             unknown = self.unknown_images(images)

@@ -89,7 +89,7 @@ def make_encoder(
     """
     if spec is not None and not isinstance(spec, str):
         if isinstance(spec, type) or not hasattr(spec, "encode"):
-            expected = "a name ('visterms'), or an encoder (visterm.encoders.Visterms())"
+            expected = "a name ('visterms'), or an encoder (visterm.encoders.Visterms(), or your subclass of Encoder)"
             raise UserError(setting="encoder", value=spec, expected=expected)
         return clone(spec).set_params(**params)
     name, colon, argument = (spec or default_encoder()).partition(":")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy as np
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.estimator import known_settings
 from visterm.core.persist import check_target, new_folder, write_json
-from visterm.core.progress import SILENT, Progress, Say, silent
+from visterm.core.progress import SILENT, Progress, Say, say_or_warn, silent
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.core.writing import Place
@@ -437,10 +436,7 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
                 f"{count_of(n_images, 'photo')} (by their names), so the figures are too high. Hold "
                 "photos out before fitting: add a column 'split' with train and test to the tag file."
             )
-            if say is silent:
-                warnings.warn(problem, stacklevel=6)
-            else:
-                say(problem)
+            say_or_warn(problem, say, stacklevel=7)
 
 
 def write_report(path: Place, page: Report, results: Figures) -> None:

@@ -48,7 +48,7 @@ def evaluate_pairs(
     by: str = "user",
     random_state: int = 0,
     n_jobs: int | None = None,
-    progress: Progress = SILENT,
+    progress: Progress | None = None,
     **columns: Any,
 ) -> PairMeasures:
     """Fit models on a part of the pairs, and measure how high they rank the others among all items.
@@ -103,6 +103,7 @@ def evaluate_pairs(
 
     entries: list[dict[str, object]] = []
     compared: Sequence[Any] = models if isinstance(models, list | tuple) else [models]
+    progress = progress or SILENT
     progress.start("compare models", len(compared))
     for model in compared:
         recommender = model

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, Unpack
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from PIL import Image
 
 from visterm.core.checks import check_tags, identity_rows
@@ -23,6 +25,7 @@ from visterm.data.frames import FrameTable, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.data.images import image_name
 from visterm.data.tag_formats.tables import (
+    IMAGE_COLUMNS,
     TAGS_COLUMNS,
     TableOptions,
     TagSource,
@@ -30,6 +33,7 @@ from visterm.data.tag_formats.tables import (
     image_cells,
     table_records,
 )
+from visterm.encoders.by_name import split_rows
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import Contents, is_features
 from visterm.features.stored import Features
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from visterm.models.base import SideKnowledge
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
-"""A file, a folder, or photos: paths, pixels or dicts in a sequence, a DataFrame with a column of them, or a Series."""
+"""A file, a folder, photos (paths or pixels in a sequence, a Series or a DataFrame), or a matrix of features."""
 
 WIDTH_SAMPLE = 8  # Number of images to encode to find out the width of rows
 TRAIN_SPLIT, VALID_SPLIT = "train", "valid"  # The splits for training, and for early stopping
@@ -87,6 +91,9 @@ def training_rows(
         held_out, unknown_held_out = known_part(encoder, held_out)
         unknown += unknown_held_out
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases).with_words(words)
+    if corpus.tag_order:
+        ordered = (vocabulary.get(tag) for tag in (*corpus.tag_order, *vocabulary))
+        vocabulary = vocabulary.subset(dict.fromkeys(column for column in ordered if column is not None))
 
     if len(vocabulary) == 0:
         raise too_rare(min_count, len(train))
@@ -265,15 +272,17 @@ def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
         return Corpus.of_table(table, **columns)
     if isinstance(tags, str | os.PathLike):
         raise UserError(
-            "With a tag file, `images` must be a folder.",
-            setting="images", value=type(images).__name__, advice="Or pass the tags of each image as lists.",
+            f"The tags of these images are missing: `tags` is {os.fspath(tags)!r}.", setting="tags", value=tags,
+            expected="lists or a Series of the tags of each image, a folder as `images` with a tag file, or a table "
+            "with a column of tags (`tags`, or the `tags_column` of `tag_rules`)",
         )  # fmt: skip
 
     names, items = as_images(images, image_column=columns.get("image_column"))
+    in_order = _matrix_names(tags, columns.get("tags_column"))
     tags = tag_lists(tags, columns.get("tags_column"), columns.get("separator"))
     if len(items) != len(tags):
         raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list per image.")
-    return Corpus.of(items, names, tags)
+    return replace(Corpus.of(items, names, tags), tag_order=in_order)
 
 
 def with_tags(images: Photos) -> Photos:
@@ -303,8 +312,8 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
     columns: dict[str, Any] = {}
     if table is not None and (names := _columns_of_tags(table, tags_column)):
         columns = {name: table.cells(name) for name in names}
-    elif table is not None or sp.issparse(tags) or (getattr(tags, "ndim", 1) == 2 and tags.dtype.kind in "biuf"):
-        return _lists_of_matrix(tags, table)
+    elif matrix_names := _matrix_names(tags, tags_column):
+        return _lists_of_matrix(tags, table, matrix_names)
     else:
         values: Sequence[Any] = listed(tags)
         if values is tags:
@@ -323,17 +332,31 @@ def _columns_of_tags(table: FrameTable, tags_column: str | None) -> tuple[str, .
     return columns_named(requested, tuple(name for name in table.names if isinstance(name, str)))
 
 
-def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
+def _is_matrix(value: Any) -> bool:
+    return sp.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "biuf")
+
+
+def _as_numbers(table: FrameTable) -> NDArray[np.float64] | None:
+    """Return a table of numbers as a matrix; None if a cell is anything else."""
+    columns = [table.column(name) for name in table.names]
+    is_numeric = all(isinstance(cell, bool | int | float | np.number) for cells in columns for cell in cells)
+    return np.array(columns, np.float64).T if is_numeric else None
+
+
+def _matrix_names(tags: Any, tags_column: str | None) -> list[str]:
+    """Return the tags of the columns of a matrix, or of a table without a column of tags; [] for anything else."""
+    if (table := as_table(tags)) is not None:
+        return [] if _columns_of_tags(table, tags_column) else list(map(str, table.names))
+    return list(map(str, range(tags.shape[1]))) if _is_matrix(tags) else []
+
+
+def _lists_of_matrix(matrix: Any, table: FrameTable | None, names: list[str]) -> list[list[str]]:
     """Return the tags of each row of a matrix, or of a table with a column for each tag."""
-    names = list(map(str, range(matrix.shape[1]) if table is None else table.names))
-    if table is not None:
-        columns = [table.cells(name) for name in table.names]
-        if any(not isinstance(cell, bool | int | float | np.number) for cells in columns for cell in cells):
-            raise TagFileError(
-                f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all are "
-                f'numbers; its columns are: {", ".join(names)}. Say which has tags: tag_rules={{"tags_column": NAME}}.'
-            )
-        matrix = np.array(columns, np.float64).T
+    if table is not None and (matrix := _as_numbers(table)) is None:
+        raise TagFileError(
+            f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all are "
+            f'numbers; its columns are: {", ".join(names)}. Say which has tags: tag_rules={{"tags_column": NAME}}.'
+        )
 
     Y = check_tags(matrix, matrix.shape[0])
     tags_of_row: list[list[str]] = [[] for _ in range(Y.shape[0])]
@@ -347,9 +370,9 @@ def as_images(
 ) -> tuple[list[str], Sequence[Any]]:
     """Return the names and images of a file, a folder, or a sequence or DataFrame of paths, numbers or pixels.
 
-    `unsearched` collects the sub-folders that were left out, as in `find_images`. With `videos`, a folder's videos are
-    included. The images of a DataFrame or a list of dicts are in the column `image_column`, or in the usual columns of
-    tag files.
+    The images of a matrix of features are its rows. `unsearched` collects the sub-folders that were left out, as in
+    `find_images`. With `videos`, a folder's videos are included. The images of a DataFrame or a list of dicts are in
+    the column `image_column`, or in the usual columns of tag files.
     """
     if isinstance(images, Corpus):
         return images.names, images.images
@@ -359,26 +382,20 @@ def as_images(
             raise DataError(no_images_message(folder))
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
         images = [images]
-    array: Any = images
-    is_matrix = isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind in "bif"
+    matrix: Any = images
+    if (table := as_table(images)) is not None and image_column is None and len(table.names) > 1:
+        matrix = None if columns_named(IMAGE_COLUMNS, tuple(map(str, table.names))) else _as_numbers(table)
+    if _is_matrix(matrix):
+        rows = split_rows(matrix)
+        return [f"row {number}" for number in range(len(rows))], rows
 
-    if is_matrix or sp.issparse(array):
-        raise DataError(
-            f"`images` is a matrix of numbers, {array.shape[0]:,} rows of {array.shape[1]:,}. Those are features, not "
-            "photos.",
-            setting="images", value=array.shape,
-            advice="Fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
-            "name of each row, and pass the names with encoder='precomputed:FILE.npy'.",
-        )  # fmt: skip
-
-    table = as_table(images)
     images = listed(images) if table is None else image_cells(table, image_column)
     if not isinstance(images, Sequence | np.ndarray):
         raise DataError(
             f"`images` is a {type(images).__name__}",
             setting="images", value=images,
-            expected="a path; a sequence or a Series of paths, Pillow images or uint8 arrays (height, width, 3); or a "
-            "DataFrame with a column of these",
+            expected="a path; a sequence or a Series of paths, Pillow images or uint8 arrays (height, width, 3); a "
+            "DataFrame with a column of these; or a matrix of features (n_images, n_features)",
         )  # fmt: skip
 
     names = []

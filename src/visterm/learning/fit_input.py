@@ -21,6 +21,7 @@ from visterm.data.tag_formats.record import TagCounts, likely_paths
 from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
+from visterm.encoders.by_name import FeatureRows, is_row
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import encoder_line
 from visterm.features.contents import is_features
@@ -278,7 +279,8 @@ def clean_images(
             say(tags_read.line())
         tags_read.check(request.rules.separator)
         facts |= tags_read.facts()
-    line = encoder_line(None if any_encoder else start.encoder) if corpus.encoded is None else None
+    are_rows = is_row(corpus.images[0]) if corpus.images else False
+    line = encoder_line(None if any_encoder else start.encoder) if corpus.encoded is None and not are_rows else None
     if line is not None:
         say(line)
 
@@ -293,6 +295,8 @@ def clean_images(
     encoder, encoded = start.encoder, corpus.encoded
     if encoded is not None:
         encoder = encoder_of(encoder, encoded.encoder, encoded.requested, any_encoder=any_encoder)
+    elif are_rows and any_encoder:
+        encoder = FeatureRows()
     return ImagesToLearn(corpus, encoder, relations, full_cleaning, facts)
 
 

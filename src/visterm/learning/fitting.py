@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from copy import copy
 
-from visterm.core.progress import SILENT, Progress, Say, silent
+from visterm.core.progress import SILENT, Progress, Say, say_or_warn, silent
 from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
 from visterm.data.query_files import QueryRow
@@ -76,6 +76,8 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
             learned = learn_rows(start, rows, start_words, progress=progress)
         else:
             learned, rows = fit_queries(start, request, images, lines, progress)
+        if remark := start.encoder.remark_on_zeros(rows.X):
+            say_or_warn(f"Training photos: {remark}", say)
         if request.calibrate:
             learned = with_confidences(learned, rows, progress)
         learned = learned.changed(facts={**learned.facts, **images.facts})

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from visterm.core.errors import EncoderMismatchError, StorageError
+from visterm.core.errors import EncoderMismatchError, StorageError, UserError
 from visterm.core.persist import new_folder, write_skipped
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
@@ -59,6 +59,7 @@ class Catalogue(CatalogueReader):
     """
 
     def __init__(self, tagger: Tagger) -> None:
+        _check_tagger(tagger)
         self._n_jobs = None
         origin = Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)
         self.stored = StoredCatalogue(origin)
@@ -115,10 +116,7 @@ class Catalogue(CatalogueReader):
             )
         return catalogue
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, run: Tagger | str | None = None) -> Self:
-        """Open a catalogue, the same as `load`."""
-        return cls.load(path, n_jobs=n_jobs, run=run)
+    open = load
 
     def __len__(self) -> int:
         """Return the number of searchable images."""
@@ -143,7 +141,7 @@ class Catalogue(CatalogueReader):
         images: Photos,
         tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
         *,
-        progress: Progress = SILENT,
+        progress: Progress | None = None,
     ) -> Self:
         """Add or update photos like `index`, but never mark other photos as gone.
 
@@ -151,7 +149,7 @@ class Catalogue(CatalogueReader):
         """
         check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
-        result = self._index(replace(listed, root=None), CHUNK, None, progress)
+        result = self._index(replace(listed, root=None), CHUNK, None, progress or SILENT)
         result.warn_of_skipped()
         return self
 
@@ -164,7 +162,7 @@ class Catalogue(CatalogueReader):
         follow_links: bool = False,
         chunk_size: int = CHUNK,
         job_id: int | None = None,
-        progress: Progress = SILENT,
+        progress: Progress | None = None,
     ) -> Indexed:
         """Update the catalogue from a folder: encode new and changed images, and detect moved and deleted images.
 
@@ -193,7 +191,7 @@ class Catalogue(CatalogueReader):
         job_id : int, optional
             An existing job of the catalogue (`Jobs.start`) to use, which can be cancelled between two chunks; None:
             start a new job.
-        progress : Progress
+        progress : Progress, optional
             Shows each image.
         """
         check_not_connected(self.stored)
@@ -201,7 +199,7 @@ class Catalogue(CatalogueReader):
         listed = photos_of(self.tagger.encoder, images, tags, folder)
         if not follow_links:
             listed = listed.without_links_outside()
-        return self._index(listed, chunk_size, job_id, progress)
+        return self._index(listed, chunk_size, job_id, progress or SILENT)
 
     def _index(self, listed: ListedPhotos, chunk_size: int, job_id: int | None, progress: Progress) -> Indexed:
         from visterm.library.index import Indexing
@@ -215,7 +213,7 @@ class Catalogue(CatalogueReader):
         *,
         kind: str = earlier.USE_RUN,
         job_id: int | None = None,
-        progress: Progress = SILENT,
+        progress: Progress | None = None,
     ) -> Filled:
         """Switch to another run, which becomes the current run once all images have rows of it.
 
@@ -237,12 +235,12 @@ class Catalogue(CatalogueReader):
         if isinstance(tagger, str):
             tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
-        filled = switch_run(tagger, self.stored, kind=kind, job_id=job_id, progress=progress)
+        filled = switch_run(tagger, self.stored, kind=kind, job_id=job_id, progress=progress or SILENT)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self._use_tagger(tagger)
         return filled
 
-    def go_back(self, to: str = "", *, progress: Progress = SILENT) -> Filled:
+    def go_back(self, to: str = "", *, progress: Progress | None = None) -> Filled:
         """Go back to the run that was in use before the current one; people's feedback is kept.
 
         Call it twice to go back two runs, or pass the number of any of the `earlier_runs` as `to`. Missing rows are
@@ -278,7 +276,9 @@ class Catalogue(CatalogueReader):
                 stored.connected.links([record.id]).get(record.id),
             )
 
-    def annotate(self, image_ids: Sequence[int], k: int = 5) -> dict[int, list[Prediction]]:
+    def annotate(
+        self, image_ids: Sequence[int], k: int = 5, *, progress: Progress | None = None
+    ) -> dict[int, list[Prediction]]:
         """Predict tags for images of the catalogue: image id -> tags, best first, without tags that a person rejected.
 
         Parameters
@@ -287,11 +287,13 @@ class Catalogue(CatalogueReader):
             Unknown images, and images without features or a readable file, are left out.
         k : int
             Maximum number of tags per image; 0 means all.
+        progress : Progress, optional
+            Shows each image that has to be encoded.
         """
         from visterm.library.rows import annotate_images
 
         self.refresh()
-        return annotate_images(self.tagger, self.stored, image_ids, k)
+        return annotate_images(self.tagger, self.stored, image_ids, k, progress or SILENT)
 
     def judge(self, image_id: int, tag: str, verdict: int) -> int:
         """Record that a tag of an image is right (1) or wrong (-1), or undo that (0), in one transaction.
@@ -352,7 +354,7 @@ class Catalogue(CatalogueReader):
         by_itself: bool = False,
         job_id: int | None = None,
         stop: Callable[[], bool] | None = None,
-        progress: Progress = SILENT,
+        progress: Progress | None = None,
     ) -> LearningOutcome:
         """Train a new run on given, accepted and rejected tags with stored features, and make it the current run.
 
@@ -380,19 +382,20 @@ class Catalogue(CatalogueReader):
             An existing job of the catalogue to use; None: start a new job.
         stop : callable, optional
             Training is cancelled, without changes, when it returns True.
-        progress : Progress
+        progress : Progress, optional
             Shows each step.
         """
         from visterm.library.learn import learn
 
         outcome = learn(
             self.tagger, self.stored, full=full, min_count=min_count, use_even_if_worse=use_even_if_worse,
-            cautious=cautious, by_itself=by_itself, job_id=job_id, stop=stop or (lambda: False), progress=progress,
+            cautious=cautious, by_itself=by_itself, job_id=job_id, stop=stop or (lambda: False),
+            progress=progress or SILENT,
         )  # fmt: skip
         self.refresh()
         return outcome
 
-    def look_for_mistakes(self, *, job_id: int | None = None, progress: Progress = SILENT) -> int | None:
+    def look_for_mistakes(self, *, job_id: int | None = None, progress: Progress | None = None) -> int | None:
         """Find tags that are probably wrong or missing, and store at most 2,000 of each kind for `mistakes`.
 
         The run's model is cross-validated: it is trained five times on four fifths of the tagged images and judges the
@@ -403,7 +406,7 @@ class Catalogue(CatalogueReader):
         from visterm.library.mistakes import look_for_mistakes
 
         self.refresh()
-        return look_for_mistakes(self.tagger, self.stored, job_id=job_id, progress=progress)
+        return look_for_mistakes(self.tagger, self.stored, job_id=job_id, progress=progress or SILENT)
 
     def mistakes(self, limit: int = 100, *, kind: str | None = None, tag: str | None = None) -> list[Mistake] | None:
         """List the most probable mistakes that `look_for_mistakes` found and nobody has answered since.
@@ -429,3 +432,9 @@ class Catalogue(CatalogueReader):
             self.stored.write_into(folder)
             self.tagger.save(folder / RUNS / self.tagger.fingerprint)
             write_skipped(folder / SKIPPED, self.skipped)
+
+
+def _check_tagger(value: object) -> None:
+    if not isinstance(value, Tagger):
+        expected = "a fitted Tagger; Tagger.load opens a saved one, and Catalogue.open a saved catalogue"
+        raise UserError(setting="tagger", value=value, expected=expected)

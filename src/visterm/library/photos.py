@@ -147,7 +147,7 @@ def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:
     """
     if all(isinstance(item, str | os.PathLike) for item in items):
         return items
-    return [item if isinstance(item, str | os.PathLike | np.ndarray) else read_image(item) for item in items]
+    return [item if isinstance(item, str | os.PathLike) else read_image(item) for item in items]
 
 
 def _tags_of_videos(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:
@@ -245,12 +245,11 @@ def remembered_pairs(stored: StoredCatalogue, key: str) -> list[tuple[str, str]]
 
 def check_has_photos(encoder: AnyEncoder) -> None:
     """Raise UserError if the encoder identifies images only by number, so that there are no photos to store."""
-    if encoder.by_number:
+    if encoder.by_number or encoder.reads == "rows":
         raise UserError(
-            "A catalogue keeps photos, and this run knows its images by number only "
-            f"(encoder {ENCODERS.name_of(encoder)}).",
-            advice="Rank tags for them with `visterm annotate RUN NAME --new-only`, or fit a run with an encoder that "
-            "reads pixels.",
+            f"A catalogue keeps photos, and this run has none (encoder {ENCODERS.name_of(encoder)}).",
+            advice="Rank the tags of its images with `annotate`, or fit a run with an encoder that reads pixels, or "
+            "features of photos (precomputed).",
         )
 
 

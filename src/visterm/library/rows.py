@@ -315,7 +315,7 @@ def predictions_of(
 
 
 def annotate_images(
-    tagger: Tagger, stored: StoredCatalogue, image_ids: Sequence[int], k: int
+    tagger: Tagger, stored: StoredCatalogue, image_ids: Sequence[int], k: int, progress: Progress
 ) -> dict[int, list[Prediction]]:
     """Tag images of a catalogue, from stored features or else from their files; see `Catalogue.annotate`."""
     check_k(k, 0)
@@ -328,6 +328,6 @@ def annotate_images(
         if image.id not in predictions and image.path is not None and not is_video(image.path)
     ]
     if others:
-        rows, positions, _ = tagger.encoder.encode([path for _, path in others])
+        rows, positions, _ = tagger.encoder.encode([path for _, path in others], progress=progress)
         predictions |= predictions_of(tagger, rows, [others[i][0] for i in positions], rejected, k)
     return {image_id: predictions[image_id] for image_id in image_ids if image_id in predictions}

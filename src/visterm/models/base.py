@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -67,7 +67,8 @@ class SideKnowledge:
 class Annotator(Estimator, ABC):
     """Learns to score tags for images. A new model writes `_fit` (or `_fit_monitored`) and `_image_rows`.
 
-    `_fit` sets attributes that end in ``_``. A model whose space is not tag space also sets ``tag_rows_``
+    ``_fit(self, X, Y, rng)`` sets attributes that end in ``_``; `X` is float32, an array or CSR, and `Y` CSR of 1 and
+    -1. ``_image_rows(self, X)`` returns U. A model whose space is not tag space also sets ``tag_rows_``
     (n_tags, width), the matrix V; without it V is the identity, and image rows are the rows of tag scores.
 
     A model that was fitted on sparse identity rows, or on None, knows images by number. For such a model, None in
@@ -193,6 +194,14 @@ class Annotator(Estimator, ABC):
         )
         return self._scores(self._image_rows(X))
 
+    @property
+    def predict(self) -> NoReturn:
+        """Not there, because a model has no cut-offs: a tagger has, such as ``visterm.fit(X, tags, model=Ridge())``."""
+        raise AttributeError(
+            f"A {type(self).__name__} ranks tags, and has no cut-offs. annotate(X, k) returns the best tags, and "
+            f"decision_function(X) all scores; a tagger has predict: visterm.fit(X, tags, model={self!r})."
+        )
+
     def annotate(self, X: MatrixLike | None, k: int = 5) -> Ranking:
         """Rank the tags of each image.
 
@@ -258,7 +267,8 @@ class Annotator(Estimator, ABC):
     def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
         """Return a function that yields blocks of scores, the tags as a matrix, and None, for `visterm.scorer`."""
         X = self._check_features(X)
-        if X.shape[0] > 1 and not hasattr(self, "by_number_") and is_identity(X, part=True):
+        rows: Any = as_csr(X) if not sp.issparse(X) and np.count_nonzero(X) == X.shape[0] else X
+        if X.shape[0] > 1 and not hasattr(self, "by_number_") and is_identity(rows, part=True):
             warnings.warn(
                 "X has rows of an identity matrix, which are images known by number, and the model has learned from "
                 "other rows: it knows nothing of these, so the score means nothing. Hide some tags of each row instead "

@@ -23,8 +23,10 @@ from visterm.data.frames import html_table
 from visterm.features.training_rows import Photos, as_images, encode_corpus, known_part, read_corpus
 from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
+from visterm.models.confidence.cutoffs import cutoff_of_best_f1
 
 if TYPE_CHECKING:
+    from visterm.data.images import ImageLike
     from visterm.encoders.contract import Encoded
     from visterm.tagging.explain import Explanation
 
@@ -128,15 +130,25 @@ class TaggerEstimator(Estimator, Run):
         """
         X = self.transform(images)
         if self.calibration is None:
-            raise UserError(
-                "This run has no confidences.",
-                setting="calibrate", advice="Fit it on 20 or more tagged photos, without calibrate=False.",
-            )  # fmt: skip
-        blocks = (self.confidences(scores) for _, scores in self.score_blocks(X))
+            raise _no_confidences()
+        blocks = (self.confidences(scores) for _, scores in self.model.score_blocks(X))
         return np.vstack([block for block in blocks if block is not None])
 
-    def explain(self, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
-        """Return what each feature and each place of a photo adds to a tag's score.
+    def predict(self, images: Photos) -> NDArray[np.int8]:
+        """Return 1 for the tags (`classes_`) that photos get, else 0, shape (n_images, n_tags).
+
+        They are the tags of ``annotate(images, best_f1=True)``: the cut-off of their confidences is the best one for F1
+        on held-out photos. For your own cut-off: ``tagger.predict_proba(images) >= 0.5``.
+
+        Raises UserError if the run has no confidences of held-out photos; DataError if a photo cannot be read.
+        """
+        chances = self.predict_proba(images)
+        if self.calibration is None or self.calibration.held_out is None:
+            raise _no_confidences(" of held-out photos")
+        return (chances >= cutoff_of_best_f1(self.calibration.held_out)).astype(np.int8)
+
+    def explain(self, image: ImageLike | NDArray[np.generic], tag: str) -> Explanation:
+        """Return what each feature and each place of a photo, or of a row of features, adds to a tag's score.
 
         The result has the `score`, the `rank` of the tag, and the `features` and `places` with their shares of the
         score. Raises UnknownNameError if the tag is not one of `classes_`; ImageError if the photo cannot be read;
@@ -292,3 +304,8 @@ class TaggerEstimator(Estimator, Run):
         first_tags = ", ".join(self.vocabulary.tags[:_MAX_TAGS]) + (", …" if len(self.vocabulary) > _MAX_TAGS else "")
         contents = f"{count_of(len(self.vocabulary), 'tag')} of {count_of(self.facts.get('images', 0), 'photo')}"
         return f"{type(self).__name__}({settings}) with {contents}: {first_tags}"
+
+
+def _no_confidences(kind: str = "") -> UserError:
+    advice = "Fit it on 20 or more tagged photos, without calibrate=False."
+    return UserError(f"This run has no confidences{kind}.", setting="calibrate", advice=advice)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image
 
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix
-from visterm.data.images import ImageLike, image_size
+from visterm.data.images import ImageLike, image_size, read_image
 from visterm.encoders.contract import HasPlaces, Places, no_places
 from visterm.learning.part_settings import names_with
 from visterm.learning.run import Run
@@ -56,8 +57,8 @@ class Explanation:
     # Nouns for a place and a feature in texts, such as "block" and "visterm" (a cluster of image descriptors)
     place_noun: str
     feature_noun: str
-    places: list[Region]  # All places; they may overlap
-    features: list[Feature]  # Features with a share other than 0, largest absolute share first
+    places: list[Region] = field(repr=False)  # All places; they may overlap
+    features: list[Feature] = field(repr=False)  # Features with a share other than 0, largest absolute share first
     bias: float  # The part of the score that doesn't depend on the photo
     elsewhere: dict[str, float]  # Shares without a place: the bias, and those of features without a place, by name
     explained_by: list[str]  # The models that the shares come from: the run's model, or members of a blend
@@ -83,7 +84,7 @@ class Explanation:
         }
 
 
-def explain(run: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
+def explain(run: Run, image: ImageLike | NDArray[np.generic], tag: str) -> Explanation:
     """Return the contribution of each feature and each place of a photo to a tag's score.
 
     The run's model must be linear in the features, or be a blend with such a member. If the encoder doesn't support
@@ -92,6 +93,7 @@ def explain(run: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: st
     """
     check_explains(run)
     index = run.vocabulary.index(tag)
+    image = read_image(image) if isinstance(image, Image) else image
     row = run.encoder.transform([image])
     scores = run.model.decision_function(row)[0]
     parts = run.model.explain(row, index)
@@ -149,7 +151,7 @@ def may_have_heat_maps(run: Run) -> bool:
     return explains(run.model) and isinstance(run.encoder, HasPlaces)
 
 
-def _places(run: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
+def _places(run: Run, image: ImageLike | NDArray[np.generic], row: Matrix) -> tuple[Places, str]:
     """Return an image's features by place; or, if they have no places, all features and the reason."""
     if isinstance(run.encoder, HasPlaces):
         try:

@@ -117,7 +117,7 @@ class Recommender(Estimator):
         *,
         user_features: ArrayLike | sp.sparray | None = None,
         item_features: ArrayLike | sp.sparray | None = None,
-        progress: Progress = SILENT,
+        progress: Progress | None = None,
     ) -> Self:
         """Learn from pairs, or a sparse matrix of them; `y` is not used. See `fit_pairs` for parameters and errors."""
         pairs, options = Pairs.of(X), {"random_state": self.random_state, "n_jobs": self.n_jobs}
@@ -145,7 +145,7 @@ class Recommender(Estimator):
         side = SideKnowledge(pair_weights=weights if has_weights else None)
         training = TrainingRows(_vocabulary(pairs), rows, given, None, [], user_features is None, side=side)
         if training.by_number:
-            model = learn_by_number(model, training, progress)
+            model = learn_by_number(model, training, progress or SILENT)
         else:
             model.fit(rows, given, side=side, monitor=progress)
         self._set(model, pairs, rows, training)
@@ -370,7 +370,7 @@ def fit_pairs(
     item_features: ArrayLike | sp.sparray | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
-    progress: Progress = SILENT,
+    progress: Progress | None = None,
 ) -> Recommender:
     """Learn from pairs of users and items, to recommend items; like ``visterm fit --pairs``.
 
@@ -397,7 +397,7 @@ def fit_pairs(
     item_features : array or sparse, shape (n_items, n_features), optional
         Features of the items in the order of `Pairs.items`, 0 or above. Each is learned like a further user who has the
         items with this feature. Values other than 1 are weights.
-    progress : Progress
+    progress : Progress, optional
 
     Returns
     -------

@@ -44,7 +44,7 @@ class Tagger(TaggerEstimator):
 
     `visterm.fit` makes and fits one; `load` opens a saved one. It is a scikit-learn estimator with settings such as
     ``model__dim`` and ``encoder__max_side``: in `GridSearchCV` and `cross_val_score`, `X` is photos (paths, a DataFrame
-    or its column, Pillow images) and `y` their tags (lists, a Series of lists or texts, or a matrix).
+    or its column, Pillow images) or features, and `y` their tags (lists, a Series of lists or texts, or a matrix).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Tagger(TaggerEstimator):
     Attributes
     ----------
     classes_ : list of str
-        The tags, in the order of the columns of `predict_proba`.
+        The tags, in the order of the columns of `predict` and `predict_proba`: sorted, or as in the matrix of `fit`.
     encoder, model : encoder, model
         The fitted parts: `model` learned from the rows of `encoder`.
     vocabulary : Vocabulary
@@ -182,7 +182,7 @@ class Tagger(TaggerEstimator):
 
         Parameters
         ----------
-        images : path, sequence of paths, Pillow images, uint8 arrays or dicts, DataFrame, or Series
+        images : path, sequence of paths, Pillow images, uint8 arrays or dicts, DataFrame, Series, or matrix of features
             In a DataFrame or dicts, the images are in the column "file_name", "image" or "path", or the only column.
         k : int, optional
             Maximum number of tags per image; 0 means all. None: five, or, with a cut-off, all tags above it.
@@ -349,10 +349,10 @@ def fit(
 
     Parameters
     ----------
-    images : path, sequence of paths, Pillow images or uint8 arrays (height, width, 3), DataFrame or list of dicts
+    images : path, sequence of paths, Pillow images or uint8 arrays (height, width, 3), DataFrame, dicts or matrix
         A folder; photos; a table with a column ``path``, ``image`` or ``file_name`` and, optionally, ``tags`` and
-        ``split``; or features folders (`visterm encode`). With the encoders ``ids`` and ``precomputed``: names of
-        images, or None if the tag file has the names.
+        ``split``; or features: a matrix (n_images, n_features), a DataFrame of numbers, or folders of `visterm encode`.
+        With the encoders ``ids`` and ``precomputed``: names of images, or None if the tag file has the names.
     tags : path, DataFrame, list of dicts, lists of str, matrix, or None
         ``"auto"`` to find the tags in the folder or in the table of the images; a tag file or table; or the tags of
         each image: lists, a Series of lists or of texts such as ``"sea; sky"``, or a matrix (n_images, n_tags), above 0
@@ -417,7 +417,7 @@ def fit(
     say : callable, optional
         Called with lines for people, such as what was left out. For example: print.
     progress : Progress, optional
-        Shows each step.
+        Shows each step. For example: ``visterm.cli.output.Bars()``.
 
     Returns
     -------
@@ -441,6 +441,7 @@ def fit(
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     >>> visterm.fit(frame, model=visterm.models.Ridge(alpha=3)).annotate("new.jpg").to_pandas()  # doctest: +SKIP
+    >>> visterm.fit(X, tags).predict(X_new)  # features in place of photos  # doctest: +SKIP
     """
     from visterm.learning.fit_request import FitRequest
 

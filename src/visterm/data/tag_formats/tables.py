@@ -190,7 +190,7 @@ def required_column(requested: Sequence[str], names: Sequence[str], table: str, 
     if (column := find_column(requested, names, table)) is None:
         raise TagFileError(
             f"{table} has no column{of} named {' or '.join(map(repr, requested))}; its columns are: "
-            f"{', '.join(names) or 'none'}.",
+            f"{', '.join(names[:20]) or 'none'}{', …' if len(names) > 20 else ''}.",
             advice=advice,
         )
     return column
