@@ -54,7 +54,7 @@ def test_a_report_begins_with_the_papers_table_and_ours_beside_it() -> None:
     report = report_of(results(), {"photos": 2})
     headings = [line[3:] for line in report.splitlines() if line.startswith("## ")]
     assert headings == [
-        "The paper's table, and ours beside it",
+        "The paper's table and ours",
         "Does the paper's order hold here?",
         "How it was measured",
         "On photos",

@@ -80,7 +80,7 @@ def export(
     take_off: Annotated[
         bool,
         options.output_option(
-            "--take-off", help="Also remove keywords that other programs wrote and people took off in the catalogue."
+            "--take-off", help="Also remove keywords that other programs wrote and people rejected in the catalogue."
         ),
     ] = False,
     dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes without making them.")] = False,

@@ -87,7 +87,7 @@ def serve(
     """Serve photos or a catalogue as a web page and an API.
 
     For a folder of photos it makes a catalogue, learns the tags of the photos, and watches the folder; run it again to
-    go on. On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be
+    continue. On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be
     reached from this machine only. It connects only to the hosts of --vision-host.
     """
     tokens = _read_tokens(token_file or ())

@@ -35,8 +35,7 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
     """
     document = Document(titled(results))
     document.text(
-        f"Paper: {results['paper']}. Data, features and machines are not the paper's: orders can be compared, figures "
-        "cannot."
+        f"Paper: {results['paper']}. Data, features and machines differ from the paper's: compare orders, not figures."
     )
     if results["quick"]:
         data = " and ".join(
@@ -111,7 +110,7 @@ def _first_table(document: Document, claims: Sequence[Results]) -> None:
     measures = list(dict.fromkeys(of for of, _ in cells))
     ordered = sorted(cells.items(), key=lambda cell: (measures.index(cell[0][0]), -_number(cell[1]["paper"])))
     rows = [[of, method, *(row.get(name, ABSENT) for name in ("paper", *problems))] for (of, method), row in ordered]
-    document.section("The paper's table, and ours beside it")
+    document.section("The paper's table and ours")
     document.table(f"{where}: the methods in the paper's order", ["by", "method", "paper", *problems], rows)
 
 
@@ -128,7 +127,7 @@ def _verdicts(document: Document, results: Results) -> None:
     if not claims:
         return
     strict = corrected(claims)
-    header = ["on", "order", "by", "paper", "here", "how sure", "p", "verdict", "corrected"]
+    header = ["on", "order", "by", "paper", "here", "interval or test", "p", "verdict", "corrected"]
     kept = [i for i, name in enumerate(header) if name != "paper" or not results["quick"]]
     tables: dict[str, list[list[str]]] = {}
     for claim, after in zip(claims, strict, strict=True):
@@ -146,8 +145,8 @@ def _verdicts(document: Document, results: Results) -> None:
         tables.setdefault(claim["where"], []).append([row[i] for i in kept])
     document.section(
         "Does the paper's order hold here?",
-        "The p-values of intervals are those of a normal distribution with the same interval. The last column is after "
-        "Holm's correction for all tests of this report; orders without a p-value are single measurements.",
+        "P-values of intervals assume a normal distribution. The last column is the verdict after Holm's correction "
+        "for all tests of this report; orders without a p-value are single measurements.",
     )
     for where, rows in tables.items():
         document.table(f"Orders of {where}", [header[i] for i in kept], rows)
@@ -189,7 +188,7 @@ def _unfinished(document: Document, unfinished: Sequence[str], elsewhere: Mappin
     missing = [part for part in unfinished if part not in elsewhere]
     if missing:
         document.section(
-            "Not finished", "There was no time for these; the same command with the same folder goes on with them."
+            "Not finished", "There was no time for these; the same command with the same folder continues with them."
         )
         document.items(missing)
     for folder in dict.fromkeys(elsewhere[part] for part in unfinished if part in elsewhere):
@@ -201,8 +200,8 @@ def _machine(results: Results) -> str:
     machine = results["machine"]
     return (
         f"Run with the seed {results['seed']} by visterm {machine['visterm']} on a machine of {machine['threads']} "
-        f"threads ({machine['processor']}, Python {machine['python']}, NumPy {machine['numpy']}). The fits that "
-        f"settings were chosen by took {results['hours_of_fits']:.2f} hours together."
+        f"threads ({machine['processor']}, Python {machine['python']}, NumPy {machine['numpy']}). The search for "
+        f"settings took {results['hours_of_fits']:.2f} hours."
     )
 
 
