@@ -85,7 +85,8 @@ def test_an_order_that_turned_with_the_search_says_why_whatever_it_is_now() -> N
 def test_what_the_correction_leaves_open_needs_no_other_cause() -> None:
     claims = [{**claim("A", str(n), NO), "p_value": 0.03} for n in range(2)]
     page = page_of([Report("one", "", "", claims)], "abc", {}, [])
-    assert page.count(CHANCE) == 2
+    orders = (f"photos, Table 2: A better than {n} by p@1" for n in range(2))
+    assert f"* **{'; '.join(orders)}.** {CHANCE}" in page
     assert "| too close to call after the correction | 2 | 2 |" in page
 
 
