@@ -44,7 +44,7 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
                 "tiny drawn data",
             ]
         )
-        document.text(f"**A quick run on {data}: it says that everything runs, and nothing about methods.**")
+        document.text(f"**A quick run on {data}: it shows that everything runs, and says nothing about the methods.**")
     if results["left_out"]:
         document.text(f"Left out on request: {', '.join(results['left_out'])}.")
     document.text(f"{_score(results)} {shown_versions(versions)}")
