@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,9 @@ RESULTS, REPORT = "results.json", "report.md"
 WORDS = {YES: "holds", NO: "does not hold", UNSURE: "too close"}
 ABSENT = "–"
 MAX_NAMES = 5  # Of data in a title
+
+_OF_PAPER = re.compile(r"(?:(?:^| )(?:The paper|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\.")
+"""A sentence on what the paper has, or the end of one."""
 
 Results = Mapping[str, Any]
 
@@ -86,6 +90,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _score(results: Results) -> str:
     claims = results["claims"]
+    if not claims:
+        return "No order of the paper was tested."
     plain, strict = counts_of([claim["verdict"] for claim in claims]), counts_of(corrected(claims))
     return (
         f"Of {len(claims)} comparisons, {plain[0]} hold, {plain[1]} do not, and {plain[2]} are too close to call"
@@ -169,7 +175,11 @@ def _without_paper(parts: Sequence[Block]) -> list[Block]:
     """Return the parts without the paper's figures, which are of other settings than those of a quick run."""
     kept: list[Block] = []
     for block in parts:
-        if not isinstance(block, str):
+        if isinstance(block, str):
+            block = _OF_PAPER.sub(lambda found: "." if found[0].startswith(";") else "", block)
+            if not block:
+                continue
+        else:
             columns = [i for i, name in enumerate(block["header"]) if "paper" not in name]
             rows = [row for row in block["rows"] if not any(_of_paper(cell) for cell in row[:3])]
             if not rows or not columns:
