@@ -110,7 +110,7 @@ def serve(
         is_new = start.open_or_start(folder, catalogue, fit_request.FitRequest(), Bars(lines=False))
         say(f"{'New catalogue' if is_new else 'Catalogue'} of {folder}: {catalogue}")
     elif out is not None:
-        raise UserError(f"-o is for a folder of photos, and {folder} is none. Leave it out.")
+        raise UserError(f"-o is for a folder of photos, and {folder} is not one. Leave it out.")
     n_workers = workers or worker_processes.default_workers(catalogue)
 
     def announce(address: str) -> None:
