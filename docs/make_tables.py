@@ -24,7 +24,7 @@ IN_SHORT = {
         "4,500 photos, 371 tags (Corel5k)",
         ("auto", "ridge", "scikit-learn MLPClassifier", "scikit-learn LogisticRegression"),
     ),
-    "Delicious, by number": ("12,920 pages, 983 tags (Delicious)", ("auto", "EASE in NumPy", "implicit ALS")),
+    "Delicious, by number": ("12,920 web pages, 983 tags (Delicious)", ("auto", "EASE in NumPy", "implicit ALS")),
 }
 """The lines of README's table: of each data set what it is, and the programs."""
 DRAWN = ("drawn, first", "drawn, second", "drawn pairs, by number", "scenes, visterms")

@@ -424,7 +424,7 @@ def test_a_full_disk_is_said_in_one_line_and_the_job_goes_on_afterwards(encode, 
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(StorageError, match=r"disk of .*F is full .*and it goes on"):
+        with pytest.raises(StorageError, match=r"disk of .*F is full .*to continue"):
             encode(tmp_path / "F")
     assert encode(tmp_path / "F").reused > 0
     assert content(tmp_path / "F") == content(tmp_path / "undisturbed")

@@ -639,7 +639,7 @@ def test_a_keyword_that_was_taken_off_is_named_and_goes_with_take_off(command, r
     catalogue.take(0, ["beach"])
     catalogue.stored.close()
     _, out, err = command("export catalogue --dry-run")
-    assert "1 keyword that you took off stays in 1 file: beach (1). --take-off takes them off." in " ".join(err.split())
+    assert "1 keyword that you rejected stays in 1 file: beach (1). --take-off removes them." in " ".join(err.split())
     assert "000.xmp: +blue 9" in out
     assert "beach stays" in out
     assert command("export catalogue --take-off --parent visterm")[0] == 0

@@ -55,3 +55,13 @@ def test_examples_stand_one_per_line_and_say_what_they_do(helps: dict[str, str])
         typed, _, what = line.partition("  # ")
         assert typed.startswith("  visterm "), line
         assert what, line
+
+
+def test_examples_pass_only_options_of_their_command(helps: dict[str, str]) -> None:
+    group = get_command(app)
+    for text in helps.values():
+        for line in text.partition("\nExamples:\n")[2].splitlines():
+            _, name, *words = line.partition("  # ")[0].split()
+            options = {word.partition("=")[0] for word in words if re.fullmatch(r"-k|-o|--[a-z].*", word)}
+            known = {option for parameter in group.resolve_command(None, [name])[1].params for option in parameter.opts}
+            assert options <= known, line

@@ -108,7 +108,7 @@ def test_a_fitted_network_keeps_its_settings_and_names_itself_where_its_file_is_
     assert loaded.fingerprint == encoder.fingerprint
     table.with_name("net.onnx").rename(tmp_path / "elsewhere.onnx")
     loaded = load_estimator(ENCODERS, tmp_path / "run", "encoder")
-    with pytest.raises(StorageError, match=r"'colours' should be in .*net\.onnx, which is not there"):
+    with pytest.raises(StorageError, match=r"'colours' should be in .*net\.onnx, which does not exist"):
         loaded.transform([PHOTO])
     (tmp_path / "elsewhere.onnx").rename(table.with_name("net.onnx"))
     table.write_text("")
@@ -129,7 +129,7 @@ def test_a_row_with_a_hash_takes_no_other_file(table):
 
 def test_a_row_whose_own_file_of_preparation_is_missing_is_refused(table):
     table.write_text(ROW.replace('"net.onnx"', '"net.onnx", prepared_by = "preprocess_cfg.json"'))
-    with pytest.raises(StorageError, match=r"'colours' should be in .*preprocess_cfg\.json, which is not there"):
+    with pytest.raises(StorageError, match=r"'colours' should be in .*preprocess_cfg\.json, which does not exist"):
         make_encoder("colours", {}, {}).fit([PHOTO])
     table.with_name("preprocess_cfg.json").write_text('{"size": [8, 8]}')
     make_encoder("colours", {}, {}).fit([PHOTO])
@@ -148,7 +148,7 @@ def test_a_broken_table_is_in_the_way_of_networks_by_name_only(table):
 
 def test_a_table_that_the_environment_names_and_that_is_not_there_is_an_error(table):
     table.unlink()
-    with pytest.raises(DataError, match=rf"^{TABLE_ENV} names {table}, which is not there"):
+    with pytest.raises(DataError, match=rf"^{TABLE_ENV} names {table}, which does not exist"):
         networks()
     make_encoder("visterms", {}, {})
 

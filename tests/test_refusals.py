@@ -201,7 +201,7 @@ def test_a_folder_that_is_not_there_is_named_in_full_and_a_file_as_one(refusal, 
         ),
         ("a.npy", b"", "a.npy cannot be read as a NumPy matrix: it is empty. Write it with numpy.save"),
         ("a.npy", np.array([{}, "a"], object), "it holds Python objects, which are never loaded"),
-        ("a.npy", np.eye(30), "it breaks off"),
+        ("a.npy", np.eye(30), "it is truncated"),
     ],
 )
 def test_a_features_file_of_another_kind_is_refused_in_plain_words(name, content, message, command, photos, tmp_path):
@@ -210,7 +210,7 @@ def test_a_features_file_of_another_kind_is_refused_in_plain_words(name, content
         file.write_bytes(content)
     else:
         np.save(file, content, allow_pickle=True)
-    if message == "it breaks off":
+    if message == "it is truncated":
         file.write_bytes(file.read_bytes()[:-100])
     (tmp_path / "a.names.txt").write_text("00.png\n", encoding="utf-8")
     code, out, said = command(f"fit --tags tags.csv -o out --encoder precomputed:{name}")

@@ -387,7 +387,7 @@ def test_a_catalogue_of_another_library_or_of_files_is_refused(opened, tmp_path)
     Catalogue.create(tmp_path / "files", catalogue.tagger)
     with refused("out", error=StorageError):
         connect(tmp_path / "files", library, key_file=None, run=None, request=REQUEST)
-    with pytest.raises(StorageError, match="is connected to no library"):
+    with pytest.raises(StorageError, match="is not connected to a library"):
         sync(Catalogue.load(tmp_path / "files"), library, LOW)
 
 

@@ -184,7 +184,7 @@ def test_a_text_tower_that_is_not_here_is_an_error_with_the_command_that_fetches
         encoder.text_rows(["husky"])
     (tmp_path / "clip" / "text.onnx").unlink()
     assert not make_encoder("tiny", {}, {}).reads_texts
-    with pytest.raises(StorageError, match=r"should be in .*text\.onnx, which is not there"):
+    with pytest.raises(StorageError, match=r"should be in .*text\.onnx, which does not exist"):
         make_encoder("tiny", {}, {}).text_rows(["husky"])
 
 

@@ -1,7 +1,7 @@
 """Corel5k, end to end: wsabie beside knn, ridge and prior on visterms; ridge and knn on network features.
 
 Everything is chosen on held-out training rows, the same for every model; then each model is fitted on all training rows
-and meets the test rows once. Prints a table with paired bootstrap intervals, and writes JSON.
+and is measured on the test rows once per run. Prints a table with paired bootstrap intervals, and writes JSON.
 
     python corel5k.py SHARED --json figures/corel5k.json
 """

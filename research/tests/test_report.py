@@ -54,7 +54,7 @@ def test_a_report_begins_with_the_papers_table_and_ours_beside_it() -> None:
     report = report_of(results(), {"photos": 2})
     headings = [line[3:] for line in report.splitlines() if line.startswith("## ")]
     assert headings == [
-        "The paper's table, and ours beside it",
+        "The paper's table and ours",
         "Does the paper's order hold here?",
         "How it was measured",
         "On photos",
@@ -87,6 +87,20 @@ def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
     assert "| A | photos | 5 % |" in report
     assert "4 %" not in report
     assert "paper)" not in report
+    assert "No order of the paper was tested." in report_of(results(quick=True, claims=[]), {})
+
+
+def test_a_quick_run_leaves_out_sentences_on_what_the_paper_has() -> None:
+    texts = [
+        "The paper's, on Web-data, by WSABIE, dolphin: delfini, orca.",
+        "The worst size has 99% of the best; in the paper 92%: it calls WSABIE relatively insensitive.",
+        "![Figure 2. The paper: after 36.5 hours.](figures/2.png)\n\n*Figure 2. The paper: after 36 hours.*",
+    ]
+    report = report_of(results(quick=True, parts=["## On photos", *texts, "The last text."]), {})
+    assert (
+        "The worst size has 99% of the best.\n\n![Figure 2.](figures/2.png)\n\n*Figure 2.*\n\nThe last text." in report
+    )
+    assert "dolphin" not in report
 
 
 def test_what_another_report_of_the_paper_has_is_named_and_not_missing() -> None:
@@ -114,6 +128,8 @@ def test_looks_are_logged_and_counted_by_versions_of_the_search(tmp_path: Path) 
     assert "3 on photos, 1 on scenes versions" in shown_versions(looks.versions())
 
 
-@pytest.mark.parametrize(("versions", "text"), [({}, "at least 1 "), ({"a": 3, "b": 3}, "at least 3 versions.")])
+@pytest.mark.parametrize(
+    ("versions", "text"), [({}, "at least 1 version."), ({"a": 3, "b": 3}, "at least 3 versions.")]
+)
 def test_reports_say_how_often_test_rows_were_used(versions: dict[str, int], text: str) -> None:
     assert text in shown_versions(versions)

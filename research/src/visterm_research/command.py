@@ -42,7 +42,7 @@ def reproduce(
     paper: Annotated[
         Paper,
         typer.Argument(
-            help="Whose comparison: wsabie (losses and rankers), vse-ens (samplers), features (bags of visterms "
+            help="The paper's comparison: wsabie (losses and rankers), vse-ens (samplers), features (bags of visterms "
             "against an ensemble of histograms with kernel PCA: the objects-and-parts paper), pamir (search by several "
             "words), parts (objects and their parts: the rest of the objects-and-parts paper), or ugc (tags as people "
             "write them: sampled taggers and words never seen as tags).",
@@ -52,7 +52,7 @@ def reproduce(
     out: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--out", help="The folder of the report; a run in the same folder goes on [default: reproduce-PAPER]."
+            "-o", "--out", help="The folder of the report, in which a stopped run continues [default: reproduce-PAPER]."
         ),
     ] = None,
     data: Annotated[
@@ -88,8 +88,8 @@ def reproduce(
         bool,
         typer.Option(
             "--quick",
-            help="Does everything run? Few rounds of training, two settings a method, tiny drawn data. The data of "
-            "--data are read whole; their features are kept in the folder of the report for the next run.",
+            help="Check that everything runs: few rounds of training, two settings per method, tiny drawn data. Data "
+            "of --data are read whole; their features are kept in the folder of the report for the next run.",
         ),
     ] = False,
     time_budget: Annotated[
@@ -100,7 +100,7 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(min=1, help="Threads [default: all cores].", show_default=False)] = None,
     json: Json = False,
 ) -> None:
-    """Run a paper's comparison again.
+    """Run a paper's comparison again; report which claims hold.
 
     Settings are chosen on validation rows; test rows are used once for each version of the search, and the
     report says how often that was.
@@ -112,7 +112,7 @@ def reproduce(
     if wordnet is not None and paper not in (Paper.WSABIE, Paper.PARTS):
         raise UserError(f"--wordnet is for siblings and parts, which '{paper.value}' does not measure. Leave it out.")
     if encoder is not None and paper is Paper.VSE_ENS:
-        raise UserError(f"--encoder is for photos, and '{paper.value}' knows images by number only. Leave it out.")
+        raise UserError(f"--encoder is for photos, and '{paper.value}' uses no features. Leave it out.")
     if wordnet is not None and not wordnet.is_dir():
         raise UserError(f"There is no folder {wordnet}. Pass the folder of WordNet's database files (--wordnet).")
     if encoder is not None:
@@ -138,9 +138,9 @@ def reproduce(
         return
     rows = [[claim.first, claim.second, claim.of, claim.problem, claim.verdict] for claim in outcome.claims]
     if rows:
-        table(rows, ["the paper has this", "above this", "by", "here on", "holds here"])
+        table(rows, ["better in the paper", "worse", "by", "here on", "holds here"])
     if outcome.unfinished:
-        say(f"No time for {len(outcome.unfinished)} parts; the same command goes on with them.")
+        say(f"No time for {len(outcome.unfinished)} parts; the same command continues with them.")
     say(f"The report is {outcome.report}")
 
 

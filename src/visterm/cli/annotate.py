@@ -29,7 +29,7 @@ EXAMPLES = (
     ("visterm annotate run photo.jpg", "five tags for one photo"),
     ("visterm annotate run new_photos -k 10 --json > tags.jsonl", "ten tags each, for programs"),
     ("visterm annotate run new_photos --precision 0.9", "about 9 in 10 tags are right"),
-    ("visterm annotate run 123 456 --new-only", "images known by number"),
+    ("visterm annotate run 123 456 --new-only", "only new tags (a run with --encoder ids)"),
     ("visterm annotate run car.jpg wheel.jpg --pair", "a thing and a part of it, together"),
     ("visterm annotate run features -o tags --ray HEAD:6379", "into a folder, on a cluster"),
 )
@@ -58,7 +58,7 @@ def annotate(
         float | None, options.confidence_option(help="Keep tags with at least this confidence (0-1).")
     ] = None,
     new_only: Annotated[
-        bool, options.which_option("--new-only", help="For images known by number: leave out the tags that they have.")
+        bool, options.which_option("--new-only", help="With a run of --encoder ids: leave out known tags of images.")
     ] = False,
     added: Annotated[
         bool, options.which_option("--added", help="Also use words added by `visterm tags RUN --add`, marked *.")
@@ -234,8 +234,8 @@ def encode(
 ) -> None:
     """Compute the features of photos once, to use them again.
 
-    Other commands take the features folder instead of the photos, and are faster.
-    Run it again to go on after a stop, and to encode new and changed photos. The exit code is 3 if photos were skipped.
+    Other commands take the features folder instead of the photos, and are faster. Run it again to continue after a
+    stop, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
     run = Path(encoder) if encoder is not None and persist.folder_kind(Path(encoder)) == "run" else None
     report = encoding.encode_folder(

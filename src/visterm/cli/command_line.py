@@ -117,7 +117,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "push": ("export", "Share a run on the Hugging Face hub."),
         "sync": ("connect", "Follow a connected library, and write predictions into it."),
     },
-    "Look inside, and keep": {
+    "Inspect and back up": {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
         "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),
         "backup": ("backup", "Write a backup of a catalogue into one file."),

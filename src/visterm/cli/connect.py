@@ -70,7 +70,7 @@ def connect(
     ] = False,
     run: Annotated[
         Path | None,
-        options.model_option("--run", help="Use a run that you have, instead of learning one from the library's tags."),
+        options.model_option("--run", help="Use an existing run instead of learning one from the library's tags."),
     ] = None,
     encoder: options.EncoderName = None,
     encoder_set: options.EncoderSettings = None,
@@ -80,8 +80,8 @@ def connect(
     """Make a catalogue of a library in Immich or PhotoPrism.
 
     Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. It only reads, while
-    `visterm sync` writes. If no photo has a tag yet, name words to look for (--words). After a stop, run it again: it
-    goes on. The exit code is 3 if photos were skipped, and 4 if --check finds that the server keeps no tags.
+    `visterm sync` writes. If no photo has a tag yet, name words to look for (--words). After a stop, run it again
+    to continue. The exit code is 3 if photos were skipped, and 4 if --check finds that the server keeps no tags.
     """
     key = keys.read_key(key_file, contract.connector_class(program).key_variable)
     library = contract.open_library(program, url, key, say)

@@ -80,7 +80,7 @@ def export(
     take_off: Annotated[
         bool,
         options.output_option(
-            "--take-off", help="Also remove keywords that other programs wrote and people took off in the catalogue."
+            "--take-off", help="Also remove keywords that other programs wrote and people rejected in the catalogue."
         ),
     ] = False,
     dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes without making them.")] = False,
@@ -149,7 +149,7 @@ def _export_to_files(
 
     say(totals.summary(request))
     if totals.staying and not request.take_off:
-        say("--take-off takes them off.")
+        say("--take-off removes them.")
     if request.undo and not totals.counts["files"]:
         say("What was written with another --to is undone with the same.")
     if request.to in writing.PROFILES and not request.dry_run and not request.undo:

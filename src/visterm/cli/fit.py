@@ -253,7 +253,7 @@ def tune(
     """Try settings of a model, and learn with the best ones.
 
     Compares the settings by MAP on held-out photos, then learns from all photos. Finished trials are stored in
-    RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were skipped.
+    RUN.tune.jsonl; run the same command again to continue. The exit code is 3 if photos were skipped.
     """
     request = fit_request.FitRequest(
         images=images, tags=tags, tag_rules=tag_rules, encoder=encoder, model=model,

@@ -64,7 +64,7 @@ def index(
 ) -> None:
     """Put photos into a catalogue, to search them by words.
 
-    Run it again to go on after a stop, and to find new, changed, moved and deleted photos. Another run replaces the
+    Run it again to continue after a stop, and to find new, changed, moved and deleted photos. Another run replaces the
     catalogue's own. The exit code is 3 if photos were skipped.
     """
     rules = rules_of_tags.TagRules.of(tag_rules)
@@ -211,6 +211,6 @@ def map(catalogue: options.CatalogueFolder) -> None:
     """
     drawn_map = photo_map.draw_map(visterm.Catalogue.load(catalogue), progress=Bars())
     if drawn_map is None:
-        say("The map was cancelled. Start again to go on.")
+        say("The map was cancelled. Start it again to continue.")
         raise typer.Exit(1)
     say(f"{count_of(len(drawn_map.ids), 'photo')} on the map.")

@@ -119,8 +119,8 @@ Json = Annotated[bool, output_option("--json", help="Print JSON, one object per 
 EncoderName = Annotated[
     str | None,
     model_option(
-        help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT [default: the first of "
-        "these networks that is on this machine, or visterms].",
+        help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT [default: the first "
+        "network there that is on this machine, or visterms].",
         autocompletion=encoder_names,
     ),
 ]

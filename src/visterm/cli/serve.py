@@ -87,7 +87,7 @@ def serve(
     """Serve photos or a catalogue as a web page and an API.
 
     For a folder of photos it makes a catalogue, learns the tags of the photos, and watches the folder; run it again to
-    go on. On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be
+    continue. On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be
     reached from this machine only. It connects only to the hosts of --vision-host.
     """
     tokens = _read_tokens(token_file or ())
@@ -110,7 +110,7 @@ def serve(
         is_new = start.open_or_start(folder, catalogue, fit_request.FitRequest(), Bars(lines=False))
         say(f"{'New catalogue' if is_new else 'Catalogue'} of {folder}: {catalogue}")
     elif out is not None:
-        raise UserError(f"-o is for a folder of photos, and {folder} is none. Leave it out.")
+        raise UserError(f"-o is for a folder of photos, and {folder} is not one. Leave it out.")
     n_workers = workers or worker_processes.default_workers(catalogue)
 
     def announce(address: str) -> None:

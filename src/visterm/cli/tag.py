@@ -90,9 +90,8 @@ def tag(
 
 JUDGE_EXAMPLES = (
     ("visterm judge catalogue", "answer 20 questions by keys"),
-    ("visterm judge catalogue -k 100 --csv questions.csv", "write questions for a spreadsheet"),
+    ("visterm judge catalogue -k 100 -o questions.csv", "write questions for a spreadsheet"),
     ("visterm judge catalogue --answers questions.csv", "store the answers"),
-    ("visterm judge catalogue --json > questions.jsonl", "questions for a program"),
 )
 
 

@@ -162,8 +162,8 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
         return
     except OSError as error:
         raise StorageError(
-            f"The system does not watch {count_of(len(folders), 'folder')} with all that is in them: {error}.",
-            advice="Raise its limit (sysctl fs.inotify.max_user_watches=1048576), or look now and then, by `poll`.",
+            f"The system cannot watch {count_of(len(folders), 'folder')} with their sub-folders: {error}.",
+            advice="Raise its limit (sysctl fs.inotify.max_user_watches=1048576), or check them at intervals (`poll`).",
         ) from error
 
 

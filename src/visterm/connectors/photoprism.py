@@ -157,7 +157,7 @@ class PhotoPrismLibrary:
         refused: dict[PairKey, str] = {}
         for photo, photo_pairs in self._photos_with_pairs(pairs):
             for pair in photo_pairs:
-                reason = "the photo is not there any more"
+                reason = "the photo no longer exists"
                 if photo is not None and not photo.archived:
                     photo, reason = self._add(photo, pair)
                 if reason:
@@ -205,7 +205,7 @@ class PhotoPrismLibrary:
         answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=EDIT_PERMISSION, accept=(400, 404))
         if answer.status != 200:
             deleted = answer.status == 404
-            return photo, "the photo is not there any more" if deleted else "PhotoPrism accepts no label of this name"
+            return photo, "the photo no longer exists" if deleted else "PhotoPrism accepts no label of this name"
 
         updated = read_photo(self._server.parse(answer, "POST label"))
         if updated.label(pair.tag) is not None:

@@ -92,7 +92,7 @@ def connection_of(catalogue: Catalogue) -> ProgramConnection:
     """Return the connection of a catalogue. Raises StorageError if it has none."""
     connection = catalogue.stored.connected.get()
     if connection is None:
-        raise StorageError(f"{catalogue.stored.folder} is connected to no library. {CONNECT_ADVICE}")
+        raise StorageError(f"{catalogue.stored.folder} is not connected to a library. {CONNECT_ADVICE}")
     return connection
 
 

@@ -48,11 +48,11 @@ MODELS = Registry(
         _model("ridge", "linear.ridge:Ridge", "one linear scorer per tag, by least squares"),
         _model("logistic", "linear.logistic:Logistic", "one linear scorer per tag, by logistic regression"),
         _model("mlp", "mlp:Mlp", "neural network with one hidden layer, learned from all tags at once"),
-        _model("ease", "linear.ease:Ease", "for images known by number: weights from tag to tag, in closed form"),
+        _model("ease", "linear.ease:Ease", "without features: weights from tag to tag, in closed form"),
         _model(
             "als",
             "linear.als:Als",
-            "for images known by number: factors by alternating least squares",
+            "without features: factors of images and tags, by alternating least squares",
             extra="implicit",
         ),
         _model(
@@ -60,7 +60,7 @@ MODELS = Registry(
             "linear.text_ridge:TextRidge",
             "ridge that starts from text vectors: zero-shot at first, ridge with many photos",
         ),
-        _model("kernel_ridge", "linear.kernel_ridge:KernelRidge", "ridge on how similar a photo is to training photos"),
+        _model("kernel_ridge", "linear.kernel_ridge:KernelRidge", "ridge on a photo's similarities to training photos"),
         _model("knn", "neighbours.knn:Knn", "tags of the most similar training photos", WSABIE),
         _model("ensemble", "blend.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
         _model("auto", "blend.auto:Auto", "the best of several models, blended, within a time budget"),
@@ -71,10 +71,10 @@ MODELS = Registry(
         ),
         _in_research("owpc_sgd", "joint embedding, WARP loss with exact ranks", WSABIE),
         _in_research("pamir_ia", "one linear scorer per tag, learns from pairs of tags", PAMIR),
-        _in_research("kernel_pamir", "pamir over a kernel: learns from how similar photos are to each other", PAMIR),
+        _in_research("kernel_pamir", "pamir with a kernel: learns from similarities between photos", PAMIR),
         _in_research("one_vs_rest", "one linear yes-or-no classifier per tag", WSABIE),
         _in_research("opt_auc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
-        _in_research("rp_knn", "knn with a search tree: faster, misses some similar photos", WSABIE),
+        _in_research("rp_knn", "knn with a search tree: faster, but misses some similar photos", WSABIE),
         _in_research("jec", "tags of the most similar photos, by several distances", "Makadia, Pavlovic, Kumar 2008"),
         _in_research(
             "tagprop",
@@ -116,8 +116,8 @@ MODELS = Registry(
         _in_research(
             "fasttag", "linear scorers, learned while missing tags are filled in", "Chen, Zheng, Weinberger 2013"
         ),
-        _in_research("least_squares", "ridge without its limit on large weights"),
-        _in_research("svm", "one SVM per tag, made for search; to tag, normalise=False", PAMIR),
+        _in_research("least_squares", "ridge without its penalty on large weights"),
+        _in_research("svm", "one SVM per tag, made for search; for tagging, set normalise=False", PAMIR),
     ],
     group="visterm.models",
 )
@@ -131,12 +131,12 @@ ENCODERS = Registry(
         _encoder("immich", "immich:Immich", "the vectors of a running machine-learning server of Immich"),
         _encoder("precomputed", "by_name:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."),
         _encoder("rows", "by_name:FeatureRows", "features in memory: a matrix in Python in place of photos"),
-        _encoder("data_set", "by_name:DataSetRows", "the features of Mulan's ARFF or svmlight, beside their tags"),
+        _encoder("data_set", "by_name:DataSetRows", "the features in a Mulan or svmlight file that also has the tags"),
         _encoder("ids", "by_name:Ids", "only a name or number for each image, no photos", VSE_ENS),
         _in_research("histograms", "counts of colours and textures in parts of the photo", OBJECTS_AND_PARTS),
-        _in_research("grouped_visterms", "visterms, looked for only in the nearest groups of words: faster", PAMIR),
+        _in_research("grouped_visterms", "visterms, faster: only the nearest groups of words are searched", PAMIR),
         _in_research("kernel_pca", "shorter vectors from those of another encoder (kernel PCA)", OBJECTS_AND_PARTS),
-        _in_research("bag_kernel", "how similar a photo's patches are to each training photo's", PAMIR),
+        _in_research("bag_kernel", "similarities of a photo's patches to those of each training photo", PAMIR),
         _in_research("timm", "features of any neural network of the package timm", extra="torch"),
         _in_research(
             "open_clip",

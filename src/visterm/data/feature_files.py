@@ -58,7 +58,7 @@ def read_features(
     if not file.exists():
         raise StorageError(f"There is no features file {file}. Name one that ends in {', '.join(SUFFIXES[:5])}.")
     if not (file.is_dir() or file.is_file()):
-        raise StorageError(f"The features file {file} {why_no_file(file)}. Name one that lies on a disk.")
+        raise StorageError(f"The features file {file} {why_no_file(file)}. Pass a file on a disk.")
     shards = sorted((file / "data").glob(f"*{SUFFIX}"))
     is_parquet = file.suffix == ".parquet" or (file.is_dir() and not shards)
 

@@ -74,7 +74,7 @@ def read_matrix(file: Path) -> Rows:
     except READ_ERRORS as error:
         # EOFError has a message of Python's own; other messages mention parameters of NumPy and SciPy.
         message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        reason = "it breaks off" if message.startswith("EOF") else message
+        reason = "it is truncated" if message.startswith("EOF") else message
         raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}") from error
 
 
@@ -195,7 +195,7 @@ def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
         raise ValueError(f"{part} holds Python objects, which are never loaded")
     if min(shape, default=0) < 0 or header.start + header.size > size:
         raise ValueError(
-            f"{part} breaks off: the header promises {dtype} of shape {shape}, {header.size:,} bytes, and "
+            f"{part} is truncated: the header promises {dtype} of shape {shape}, {header.size:,} bytes, and "
             f"{max(0, size - header.start):,} are there"
         )
     return header

@@ -198,7 +198,7 @@ def networks() -> dict[str, Network]:
     """
     path = users_table()
     if os.environ.get(TABLE_ENV) and not path.exists():
-        raise DataError(f"{TABLE_ENV} names {path}, which is not there. Put your table there, or unset {TABLE_ENV}.")
+        raise DataError(f"{TABLE_ENV} names {path}, which does not exist. Put your table there, or unset {TABLE_ENV}.")
     rows: dict[str, Network] = {}
     for file in filter(Path.exists, (path, BUILT_IN_TABLE)):
         status = file.stat()
@@ -325,7 +325,7 @@ def not_here(network: Network, file: NetworkFile) -> StorageError:
         )
     if network.repository is None:
         return StorageError(
-            f"A file of the network '{network.name}' should be in {file.file}, which is not there. Put it there, or "
+            f"A file of the network '{network.name}' should be in {file.file}, which does not exist. Put it there, or "
             f"change the row in {users_table()}."
         )
     return StorageError(

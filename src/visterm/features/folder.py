@@ -190,7 +190,7 @@ class FeatureFolder:
         file = self.data / entry.file
         state = "was changed since it was written. Remove it, and run" if file.is_file() else "is missing. Run"
         return CorruptFileError(
-            f"{file} {state} the command of visterm encode that made {self.path} again: it encodes its photos anew."
+            f"{file} {state} the command of visterm encode that made {self.path} again to encode these photos."
         )
 
     def notes(self) -> list[dict[str, Any]]:
@@ -266,6 +266,4 @@ def naming_a_full_disk(path: Path) -> Iterator[None]:
         with writing(path):
             yield
     except OutOfSpaceError as error:
-        raise OutOfSpaceError(
-            f"{error} What was finished is whole: run the same command again, and it goes on."
-        ) from error
+        raise OutOfSpaceError(f"{error} Finished parts are safe: run the same command again to continue.") from error

@@ -197,7 +197,7 @@ def _folder_encoder(
         raise EncoderMismatchError(
             f"{folder.path} has features of another encoder: {_describe(encoder)}; requested: {_describe(requested)}.",
             setting="encoder", value=ENCODERS.name_of(requested),
-            advice="Leave `encoder` and its settings out to go on with it, or choose another folder as `out`.",
+            advice="Leave `encoder` and its settings out to continue with it, or choose another folder as `out`.",
         )  # fmt: skip
     encoder.set_params(**requested.get_params(deep=False))  # only speed and a network's path may differ
     return encoder, first_job

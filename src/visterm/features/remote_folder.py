@@ -235,8 +235,8 @@ class Lease:
         """
         if not self._is_own():
             raise StorageError(
-                f"Another process has taken over writing into {self._target}, as this one was not heard of for "
-                f"{ABANDONED_SECONDS:.0f} seconds ({_describe(self._read())}). What this one did is not lost."
+                f"Another process has taken over writing into {self._target}, because this one was silent for "
+                f"{ABANDONED_SECONDS:.0f} seconds ({_describe(self._read())}). Its finished work is kept."
             )
 
     def _is_own(self) -> bool:
@@ -255,7 +255,7 @@ class Lease:
     def _refusal(self, current: dict[str, Any] | None) -> StorageError:
         return StorageError(
             f"Another process is writing into {self._target} ({_describe(current)}). Wait until it is done, or choose "
-            f"another place. If it was killed, it is passed over {ABANDONED_SECONDS:.0f} s after its last sign of life."
+            f"another place. If it was killed, try again {ABANDONED_SECONDS:.0f} s after its last sign of life."
         )
 
 

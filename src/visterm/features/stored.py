@@ -191,8 +191,8 @@ def finished_contents(folder: FeatureFolder) -> Contents:
         return contents
     if folder.is_begun():
         raise StorageError(
-            f"{folder.path} is not finished: visterm encode was stopped before it had gone through the photos, or is "
-            "still at it. Run the same command again, and it goes on."
+            f"{folder.path} is not finished: visterm encode was stopped before the last photo, or is "
+            "still running. Run the same command again to continue."
         )
     raise StorageError(
         f"{folder.path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"

@@ -199,7 +199,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             "next sync writes": connection.writes(),
             "photos there": stored.connected.count(),
             "tags written there": count("SELECT count(*) FROM remote_pairs WHERE state = ?", (WRITTEN,)),
-            "tags taken off there": count("SELECT count(*) FROM remote_pairs WHERE state = ?", (OFF,)),
+            "tags removed there": count("SELECT count(*) FROM remote_pairs WHERE state = ?", (OFF,)),
         }
 
     runs = {

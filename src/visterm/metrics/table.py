@@ -98,13 +98,9 @@ METRICS = [
         True,
     ),
     Metric(
-        "hp",
-        "as p, with all tags above a photo's first k and above the right ones: a right parent counts",
-        "tree",
-        "precisions",
-        True,
+        "hp", "as p, after adding the parents of a photo's first k and of the right tags", "tree", "precisions", True
     ),
-    Metric("hr", "as hp: share of the right tags and those above them that are reached", "tree", "recalls", True),
+    Metric("hr", "as r, after adding the parents of a photo's first k and of the right tags", "tree", "recalls", True),
     Metric("hf1", "harmonic mean of hp and hr of each photo", "tree", "f1", True),
 ]
 

@@ -80,7 +80,7 @@ class Recommender(Estimator):
     """Learns from pairs of users and items, and recommends items.
 
     It is a scikit-learn estimator: pass a sparse matrix (users × items) as `X` to `cross_val_score` or `GridSearchCV`.
-    Their folds are of users, which `score` folds in.
+    They split the users, and `score` folds in those held out.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def fit_pairs(
         Features of the users in the order of `Pairs.users`, for ``wsabie`` and ``vse_ens``: the vector of a user is the
         sum of its own vector and those of its features. Other models raise an error.
     item_features : array or sparse, shape (n_items, n_features), optional
-        Features of the items in the order of `Pairs.items`, 0 or above. Each is learned like a further user who has the
+        Features of the items in the order of `Pairs.items`, 0 or above. Each is learned as one more user who has the
         items with this feature. Values other than 1 are weights.
     progress : Progress, optional
 

@@ -49,8 +49,8 @@ class Tagger(TaggerEstimator):
     Parameters
     ----------
     encoder, model, encoder_params, model_params, min_count, seed, n_jobs
-        As in `visterm.fit`. Other settings of the model have their defaults; for images known by number, the defaults
-        for such images.
+        As in `visterm.fit`. Other settings of the model have their defaults, which are others with the encoder
+        ``ids``.
 
     Attributes
     ----------

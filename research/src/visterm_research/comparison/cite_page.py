@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.report import RESULTS, titled
 
 CITE = "cite.md"
+WIDTH = 80  # Of a line of a command, so that it fits its column on the site
 
 
 def data_hashes(path: Path) -> dict[str, str]:
@@ -37,10 +39,10 @@ def cite_page(folder: Path, reports: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page on the reports in the folders of a folder."""
     document = Document("Cite these numbers")
     document.text(
-        "A figure of a report is cited by the report, its command, the seed, the versions, and the hashes of the data "
-        "and of the results. A hash is the SHA-256 of a file; that of a folder is of a line for each of its files, in "
-        "the order of their paths: the path, a space, the SHA-256 of the file. All tables, verdicts and p-values of a "
-        f"report are made from its `{RESULTS}`. Papers and authors: `CITATION.cff`."
+        "To cite a figure, give the report, its command, the seed, the versions, and the hashes of the data and the "
+        "results. A file's hash is its SHA-256. A folder's hash is the SHA-256 of a list with one line per file, "
+        "sorted by path: the path, a space, and the file's SHA-256. All tables, verdicts and p-values of a report "
+        f"come from its `{RESULTS}`. Papers and authors: `CITATION.cff`."
     )
     data = {name: hashes for results in reports.values() for name, hashes in results["data"].items()}
     rows = [[name, file, f"`{sha256}`"] for name in sorted(data) for file, sha256 in data[name].items()]
@@ -49,7 +51,8 @@ def cite_page(folder: Path, reports: Mapping[str, Mapping[str, Any]]) -> str:
     for name, results in reports.items():
         machine = results["machine"]
         document.section(titled(results), f"[The report]({name}/report.md) of: {results['paper']}.")
-        document.text(f"    {results['command']}")
+        lines = wrap(results["command"], WIDTH, break_long_words=False, break_on_hyphens=False)
+        document.text("    " + " \\\n      ".join(lines))
         rows = [
             ["seed", str(results["seed"])],
             ["versions", ", ".join(f"{part} {machine[part]}" for part in ("visterm", "python", "numpy"))],

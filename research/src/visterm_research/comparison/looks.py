@@ -45,5 +45,7 @@ class Looks:
 def shown_versions(versions: Mapping[str, int]) -> str:
     """Return a sentence on how often test rows were used: at least as often as the log says."""
     counts = set(versions.values()) or {1}
+    if counts == {1}:
+        return "Test rows are used once for each version of the search; there was at least 1 version."
     counted = str(max(counts)) if len(counts) == 1 else ", ".join(f"{n} on {rows}" for rows, n in versions.items())
     return f"Test rows are used once for each version of the search; there were at least {counted} versions."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,9 @@ RESULTS, REPORT = "results.json", "report.md"
 WORDS = {YES: "holds", NO: "does not hold", UNSURE: "too close"}
 ABSENT = "–"
 MAX_NAMES = 5  # Of data in a title
+
+_OF_PAPER = re.compile(r"(?:(?:^| )(?:The paper|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\.")
+"""A sentence on what the paper has, or the end of one."""
 
 Results = Mapping[str, Any]
 
@@ -35,8 +39,7 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
     """
     document = Document(titled(results))
     document.text(
-        f"Paper: {results['paper']}. Data, features and machines are not the paper's: orders can be compared, figures "
-        "cannot."
+        f"Paper: {results['paper']}. Data, features and machines differ from the paper's: compare orders, not figures."
     )
     if results["quick"]:
         data = " and ".join(
@@ -45,7 +48,7 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
                 "tiny drawn data",
             ]
         )
-        document.text(f"**A quick run on {data}: it says that everything runs, and nothing about methods.**")
+        document.text(f"**A quick run on {data}: it shows that everything runs, and says nothing about the methods.**")
     if results["left_out"]:
         document.text(f"Left out on request: {', '.join(results['left_out'])}.")
     document.text(f"{_score(results)} {shown_versions(versions)}")
@@ -87,6 +90,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _score(results: Results) -> str:
     claims = results["claims"]
+    if not claims:
+        return "No order of the paper was tested."
     plain, strict = counts_of([claim["verdict"] for claim in claims]), counts_of(corrected(claims))
     return (
         f"Of {len(claims)} comparisons, {plain[0]} hold, {plain[1]} do not, and {plain[2]} are too close to call"
@@ -111,7 +116,7 @@ def _first_table(document: Document, claims: Sequence[Results]) -> None:
     measures = list(dict.fromkeys(of for of, _ in cells))
     ordered = sorted(cells.items(), key=lambda cell: (measures.index(cell[0][0]), -_number(cell[1]["paper"])))
     rows = [[of, method, *(row.get(name, ABSENT) for name in ("paper", *problems))] for (of, method), row in ordered]
-    document.section("The paper's table, and ours beside it")
+    document.section("The paper's table and ours")
     document.table(f"{where}: the methods in the paper's order", ["by", "method", "paper", *problems], rows)
 
 
@@ -128,7 +133,7 @@ def _verdicts(document: Document, results: Results) -> None:
     if not claims:
         return
     strict = corrected(claims)
-    header = ["on", "order", "by", "paper", "here", "how sure", "p", "verdict", "corrected"]
+    header = ["on", "order", "by", "paper", "here", "interval or test", "p", "verdict", "corrected"]
     kept = [i for i, name in enumerate(header) if name != "paper" or not results["quick"]]
     tables: dict[str, list[list[str]]] = {}
     for claim, after in zip(claims, strict, strict=True):
@@ -146,8 +151,8 @@ def _verdicts(document: Document, results: Results) -> None:
         tables.setdefault(claim["where"], []).append([row[i] for i in kept])
     document.section(
         "Does the paper's order hold here?",
-        "The p-values of intervals are those of a normal distribution with the same interval. The last column is after "
-        "Holm's correction for all tests of this report; orders without a p-value are single measurements.",
+        "P-values of intervals assume a normal distribution. The last column is the verdict after Holm's correction "
+        "for all tests of this report; orders without a p-value are single measurements.",
     )
     for where, rows in tables.items():
         document.table(f"Orders of {where}", [header[i] for i in kept], rows)
@@ -170,7 +175,11 @@ def _without_paper(parts: Sequence[Block]) -> list[Block]:
     """Return the parts without the paper's figures, which are of other settings than those of a quick run."""
     kept: list[Block] = []
     for block in parts:
-        if not isinstance(block, str):
+        if isinstance(block, str):
+            block = _OF_PAPER.sub(lambda found: "." if found[0].startswith(";") else "", block)
+            if not block:
+                continue
+        else:
             columns = [i for i, name in enumerate(block["header"]) if "paper" not in name]
             rows = [row for row in block["rows"] if not any(_of_paper(cell) for cell in row[:3])]
             if not rows or not columns:
@@ -189,7 +198,7 @@ def _unfinished(document: Document, unfinished: Sequence[str], elsewhere: Mappin
     missing = [part for part in unfinished if part not in elsewhere]
     if missing:
         document.section(
-            "Not finished", "There was no time for these; the same command with the same folder goes on with them."
+            "Not finished", "There was no time for these; the same command with the same folder continues with them."
         )
         document.items(missing)
     for folder in dict.fromkeys(elsewhere[part] for part in unfinished if part in elsewhere):
@@ -201,8 +210,8 @@ def _machine(results: Results) -> str:
     machine = results["machine"]
     return (
         f"Run with the seed {results['seed']} by visterm {machine['visterm']} on a machine of {machine['threads']} "
-        f"threads ({machine['processor']}, Python {machine['python']}, NumPy {machine['numpy']}). The fits that "
-        f"settings were chosen by took {results['hours_of_fits']:.2f} hours together."
+        f"threads ({machine['processor']}, Python {machine['python']}, NumPy {machine['numpy']}). The search for "
+        f"settings took {results['hours_of_fits']:.2f} hours."
     )
 
 

@@ -225,16 +225,15 @@ class Comparison:
         """Describe how settings were chosen, and which."""
         self.document.section(
             "Settings",
-            "The settings of a method are searched together: points drawn from a box of values (the same number for "
-            "each method), then steps from the best one. If the best value lies at an edge of the box, the box is "
-            "widened. The setting of the best MAP over the validation images was judged by the test rows, once for "
-            "each version of the search. Iterative methods stop by the same validation images; one whose best epoch is "
-            "the last that is allowed may have had more to gain. The embeddings and the linear WARP take their steps "
-            "in blocks: scores and "
-            "draws of a block are of the weights before it, so that any number of threads gives the same result. "
-            "Their weights are the mean of the last 20 epochs. The papers have neither. Each setting is fitted once, "
-            "with one seed, and nothing again on training and validation rows together: intervals are of the test "
-            "images, and leave out the randomness of training. Measures are means over the test images.",
+            "All settings of a method are searched together: random points in a box of values (equally many for each "
+            "method), then steps from the best one. If the best value is at an edge of the box, the box is widened. "
+            "The setting with the best MAP over the validation images was judged on the test rows, once for each "
+            "version of the search. Iterative methods use the same validation images for early stopping; if the best "
+            "epoch is the last one allowed, longer training might help. The embeddings and the linear WARP update "
+            "their weights after each block of pairs, so that any number of threads gives the same result, and return "
+            "the mean of the last 20 epochs; the papers do neither. Each setting is fitted once, with one seed, and "
+            "not refitted on training and validation rows together: intervals cover the choice of test images, not the "
+            "randomness of training. Measures are means over the test images.",
         )
         self.document.table(
             "What was searched",

@@ -1,4 +1,4 @@
-"""Every comparison on one page: the score of each report, why orders do not hold, and what turned with the search."""
+"""Every comparison on one page: the score of each report, why orders do not hold, and what changed with the search."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from visterm_research.comparison.verdicts import NO, UNSURE, YES, corrected
 PAGE, BEFORE, REASONS, SCORES = "index.md", "before.json", "reasons.json", "figures/scores.png"
 
 UNKNOWN = "We don't know."
-CHANCE = "After the correction it is too close to call; no other cause was looked for."
+CHANCE = "After the correction it is too close to call; we looked for no other cause."
 
 CAUSES = {
     "data": "the data are not the paper's",
-    "features": "features",
-    "settings": "what was searched, and by what it was chosen",
-    "method": "how the method is built",
-    "dominant": "one method is strong here",
+    "features": "the features are not the paper's",
+    "settings": "which settings were searched, and how they were chosen",
+    "method": "the method itself",
+    "dominant": "one method is very strong here",
     "chance": "too close to call after the correction",
     "unknown": "unknown",
 }
@@ -192,21 +192,21 @@ def page_of(
             raise DataError(f"{REASONS} explains what holds or is not there: {one}. Remove it, or mend its fields.")
     document = Document("Every comparison")
     document.text(
-        "What the papers put above what, in their tables and texts, and whether it is so here. An order *holds* or "
-        "*does not hold* where the difference is sure: by the 95 % interval of resampled examples, by Wilcoxon's "
-        "signed ranks (PAMIR), or, for single measurements, by more than a tenth (time, bytes) or a hundredth "
-        "(curves of training). Otherwise it is *too close*. *Corrected* is the same after Holm's correction for the "
-        "number of tests of a report: at most one report in twenty then has a wrong verdict by chance. Holm's method "
-        "needs no independence, which these tests don't have; that of Benjamini and Hochberg would let one in twenty "
-        "verdicts be wrong. Single measurements have no p-value and keep their verdict. Intervals are of the test "
-        "examples alone; they don't cover the search and the seed."
+        "An *order* is a statement in a paper's tables or text that one method beats another. It *holds* or *does not "
+        "hold* here if the difference is significant: by a 95 % bootstrap interval over test examples, by Wilcoxon's "
+        "signed-rank test (PAMIR), or, for single measurements, if it is more than 10 % (time, bytes) or 1 % (training "
+        "curves). Otherwise it is *too close*. *Corrected* is the verdict after Holm's correction for the number of "
+        "tests in a report: at most one report in twenty then has a wrong verdict by chance. Holm's method doesn't "
+        "require independent tests, which these are not; Benjamini and Hochberg's would allow one wrong verdict in "
+        "twenty. Single measurements have no p-value and keep their verdict. Intervals cover the choice of test "
+        "examples, not the search for settings or the seed."
     )
     _scores(document, reports)
     _causes(document, reports, reasons)
     document.text(
-        f"Written by `python -m visterm_research.comparison.verdict_page` from each report's `{RESULTS}`; reasons are "
-        f"from `{REASONS}`. *Before* is at commit {commit}, with an earlier version of the search; an order that is "
-        f"new has {ABSENT} there."
+        f"`python -m visterm_research.comparison.verdict_page` writes this page from each report's `{RESULTS}` and "
+        f"from `{REASONS}`. *Before* is at commit {commit}, with an earlier version of the search; new orders have "
+        f"{ABSENT} there."
     )
     for report in reports:
         _report(document, report, before.get(report.name, {}), reasons)
@@ -225,7 +225,7 @@ def _scores(document: Document, reports: Sequence[Report]) -> None:
     rows.append(["together", *sums, "", str(sum(report.unfinished for report in reports))])
     header = [*WORDS.values(), *(f"{word}, corrected" for word in WORDS.values())]
     document.table(
-        "Orders by report; test rows are used once for each version of the search, and there were at least so many",
+        "Orders by report. Test rows are used once for each version of the search; the logs have at least these",
         ["report", "orders", *header, "versions", "parts not run"],
         rows,
     )
@@ -233,15 +233,22 @@ def _scores(document: Document, reports: Sequence[Report]) -> None:
 
 
 def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Reason]) -> None:
-    """Write how many orders do not hold for which cause."""
+    """Write how many orders do not hold for which cause, and those whose cause is unknown."""
     counts: dict[str, Counter[str]] = {}
+    unknown: dict[str, list[str]] = {}
     for report in reports:
         for claim, strict in zip(report.claims, corrected(report.claims), strict=True):
             if claim["verdict"] == NO:
-                counts.setdefault(_cause(report.name, claim, strict, reasons)[0], Counter())[report.name] += 1
+                cause = _cause(report.name, claim, strict, reasons)[0]
+                counts.setdefault(cause, Counter())[report.name] += 1
+                if cause == "unknown":
+                    unknown.setdefault(report.name, []).append(_sentence(claim))
     if not counts:
         return
-    document.section("Why orders do not hold", "Each order has its reason in the part on its report, below.")
+    document.section(
+        "Why orders do not hold",
+        "The section of each report, below, has the reason for each order, and says where it explains only a part.",
+    )
     names = [report.name for report in reports]
     rows = [
         [text, *(str(counts[cause][name]) for name in names), str(counts[cause].total())]
@@ -249,6 +256,9 @@ def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Rea
         if cause in counts
     ]
     document.table("Orders that do not hold, by cause", ["cause", *names, "together"], rows)
+    if unknown:
+        document.text("The cause of these is unknown:")
+        document.items([f"{name}: {'; '.join(orders)}." for name, orders in unknown.items()])
 
 
 def _cause(report: str, claim: Mapping[str, Any], strict: str, reasons: Sequence[Reason]) -> tuple[str, str]:
@@ -286,21 +296,19 @@ def _report(document: Document, report: Report, before: Mapping[str, str], reaso
     document.table(f"{report.name}, all orders", header, rows)
     gone = len(before.keys() - verdicts_of(report.claims).keys())
     if gone:
-        document.text(f"{gone} orders that were judged before are not judged now.")
-    document.items(
-        [
-            f"**{_sentence(claim)}** does not hold. {_cause(report.name, claim, strict, reasons)[1]}"
-            for claim, strict in zip(report.claims, after, strict=True)
-            if claim["verdict"] == NO
-        ]
-    )
-    turned = [
-        f"**{_sentence(claim)}** turned with the search. {one.reason}"
-        for claim in report.claims
-        for one in reasons
-        if one.turned and one.explains(report.name, claim)
-    ]
-    document.items(turned)
+        document.text(f"{gone} earlier orders are no longer judged.")
+    failed: dict[str, list[str]] = {}
+    turned: dict[str, list[str]] = {}
+    for claim, strict in zip(report.claims, after, strict=True):
+        if claim["verdict"] == NO:
+            failed.setdefault(_cause(report.name, claim, strict, reasons)[1], []).append(_sentence(claim))
+        for one in reasons:
+            if one.turned and one.explains(report.name, claim):
+                turned.setdefault(one.reason, []).append(_sentence(claim))
+    for heading, groups in (("These do not hold:", failed), ("These changed with the search:", turned)):
+        if groups:
+            document.text(heading)
+            document.items([f"**{'; '.join(orders)}.** {reason}" for reason, orders in groups.items()])
 
 
 def _sentence(claim: Mapping[str, Any]) -> str:

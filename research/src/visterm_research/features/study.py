@@ -116,7 +116,7 @@ def _report(run: PhotoRun) -> list[str]:
 
 STUDY = Study(
     read_paper("objects_and_parts").PAPER,
-    "The comparison of features, run again",
+    "The comparison of features, reproduced",
     (*EVERYWHERE, *ON_VISTERMS),
     run,
     _folders,

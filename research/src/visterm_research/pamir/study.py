@@ -141,23 +141,22 @@ def _protocol(runs: Sequence[SearchRun]) -> str:
     """Return a text about how queries are made and settings are chosen."""
     n = max((len(run.pictures.divisions) for run in runs), default=1)
     return (
-        "Queries are made from captions as in section V-A: every set of words that a picture has, and relevant are the "
-        "pictures that have all of them; words count that two or more test pictures have. They are weighed by "
+        "Queries are made from captions as in section V-A: every set of words that a picture has, with the pictures "
+        "that have all of them as relevant; only words of two or more test pictures count. Words are weighted by "
         "normalised idf of the training captions. Codebooks, colours and idf of visterms are learned from the "
-        "development pictures, without their captions. Features, block and codebook sizes and the settings of each "
-        "method are those of the best AvgP over the validation queries of the first division of the development "
-        f"pictures: each kind of features is tried with one setting, and the best {N_FINALISTS} of them are searched "
-        "together with the settings, which are drawn from a box that is widened where the best lies at its edge. "
-        f"With these, every method is fitted on each of {n} divisions, the test pictures are ranked once for each, and "
-        " every figure is the mean over them. Methods that give probabilities rank by the inner product of "
-        'the weights of words and P(word | picture), as in the paper; the lines "product" rank by the product of '
-        "P(word | picture) to the power of the weights."
+        "development pictures, without their captions. Each method has the features, block size, codebook size and "
+        "settings with the best AvgP over the validation queries of the first division of the development pictures: "
+        f"each kind of features is tried with one setting, and the best {N_FINALISTS} are searched together with the "
+        "settings, in a box that is widened if the best value is at its edge. Every method is then fitted on each of "
+        f"{n} divisions, and ranks the test pictures once for each; figures are means over the divisions. Methods that "
+        "give probabilities rank by the inner product of the weights of words and P(word | picture), as in the paper; "
+        'the lines "product" rank by the product of P(word | picture) to the power of the weights.'
     )
 
 
 STUDY = Study(
     read_paper("pamir").PAPER,
-    "Search by several words: the PAMIR comparison, run again",
+    "Search by several words: the PAMIR comparison, reproduced",
     (*PAPER_METHODS, *MORE_METHODS),
     run,
     check,

@@ -195,8 +195,8 @@ def costs_part(run: SearchRun, theirs: str) -> None:
     document.table(f"Table VII on {run.name}: indexing", header, rows)
     document.text(
         f"One run each on the features that PAMIR chose ({features.label}; "
-        f"{blocks_of(run.rows(features)):.0f} of them not zero), one thread, with the settings of Table VI and what "
-        "each method chose for itself given to it. The paper's machine: an AMD Athlon64 of 2.4 GHz, 2008."
+        f"{blocks_of(run.rows(features)):.0f} of them not zero), on one thread, with the settings of Table VI, "
+        "including those that a method chose itself. The paper's machine: an AMD Athlon64 of 2.4 GHz, 2008."
     )
     retrieval = run.comparison.while_time(
         f"Table VIII on {run.name}", lambda: retrieval_time(run.comparison.trials, run.rows(features))

@@ -41,15 +41,14 @@ def run(comparison: Comparison) -> dict[str, Any]:
     on validation rows. An additional encoder is used for drawn images, besides visterms, and for Corel5k.
     """
     comparison.preface.text(
-        "Images carry tags; which tag is part of which is known for some tags only. No image says whose part it shows: "
-        "quadruplets are any image of the whole with any image of the part. Settings of each method are those of the "
-        "least mean rank of part-object labelling over validation quadruplets of learned relations, by the method's "
+        "Images have tags, and for some pairs of tags we know that one is part of the other. No image says whose part "
+        "it shows: a quadruplet is any image of the whole with any image of the part. Each method has the settings "
+        "with the lowest mean rank of part-object labelling over validation quadruplets of learned relations, by its "
         "own score: with words (IW) or by images alone (I). Learning rates, α, γ and dimensions are searched together: "
-        "points drawn from a box of values, then steps from the best one, beyond the box where it lies at an edge; the "
-        "SVM's by the mean rank of an image's label. "
-        "The test rows are ranked by what was chosen, once for each version of the search. p@10 is at most 10 %, as "
-        "in the paper; MAP is the mean reciprocal rank. "
-        "An image with several tags is right for the quadruplet's tag alone."
+        "random points in a box of values, then steps from the best one, beyond the box if it is at an edge. The SVM's "
+        "settings have the lowest mean rank of an image's label. Test rows are used once for each version of the "
+        "search. p@10 is at most 10 %, as in the paper; MAP is the mean reciprocal rank. For an image with several "
+        "tags, only the tag of the quadruplet counts as right."
     )
     options, runs = comparison.options, []
     visterms = QUICK_VISTERMS if comparison.quick else OUR_VISTERMS
@@ -101,7 +100,7 @@ def _corel(data: Sequence[Path]) -> Path | None:
 
 STUDY = Study(
     read_paper("objects_and_parts").PARTS_PAPER,
-    "Objects and their parts, labelled again",
+    "Objects and their parts, reproduced",
     (*PAPER_METHODS, *MORE_METHODS),
     run,
     check,

@@ -172,32 +172,39 @@ def nearest_part(run: PartsRun) -> None:
 
 def ours_part(run: PartsRun) -> None:
     """Compare our own methods with the paper's methods of the same vectors, and with images alone."""
-    lines = []
+    rows = []
     for method in MORE_METHODS:
         words, images = (SHARED_IW, SHARED_I) if method.fixed["shared"] else (UNSHARED_IW, UNSHARED_I)
         for name, sets in (("learned", QUADRUPLETS[:1]), ("left-out", QUADRUPLETS[1:])):
-            lines += [_comparison_line(run, method.label, words.label, sets, task, "MAP", name) for task in TASKS[1:]]
-            lines.append(_comparison_line(run, method.label, images.label, sets, TASKS[2], "p@1", name))
-    run.comparison.document.items([line for line in lines if line])
+            rows += [_comparison_row(run, method.label, words.label, sets, task, "MAP", name) for task in TASKS[1:]]
+            rows.append(_comparison_row(run, method.label, images.label, sets, TASKS[2], "p@1", name))
+    header = ("ours", "against", "measure", "figures", "ratio", "difference", "95 % interval", "relations")
+    run.comparison.document.table(
+        f"Our methods on {run.name}, against the paper's", header, [row for row in rows if row]
+    )
 
 
-def _comparison_line(
+def _comparison_row(
     run: PartsRun, first: str, second: str, sets: Sequence[str], task: str, metric: str, name: str
-) -> str:
-    """Return a line that compares two methods over relations; empty if there are fewer than two relations."""
+) -> list[str]:
+    """Return a row that compares two methods over relations; empty if there are fewer than two relations."""
     if not (run.has(first, sets) and run.has(second, sets)):
-        return ""
+        return []
     pair_values = [run.by_relation(label, sets, task, metric) for label in (first, second)]
     if pair_values[0].size < 2:
-        return ""
+        return []
     difference = paired_bootstrap(*pair_values, n_resamples=RESAMPLES)
     means = [float(values.mean()) for values in pair_values]
-    times = f", {means[0] / means[1]:.2f} times" if means[1] else ""
-    return (
-        f"{first} beside {second}, {task.lower()}, {name} relations, {metric}: {means[0]:.4f} against "
-        f"{means[1]:.4f}{times} (difference {difference.mean:+.4f}, 95 %: {difference.low:+.4f} to "
-        f"{difference.high:+.4f}, of {difference.n} relations)."
-    )
+    return [
+        first,
+        second,
+        f"{task.lower()}, {name} relations, {metric}",
+        f"{means[0]:.4f} / {means[1]:.4f}",
+        f"{means[0] / means[1]:.2f}" if means[1] else NONE,
+        f"{difference.mean:+.4f}",
+        f"{difference.low:+.4f} to {difference.high:+.4f}",
+        str(difference.n),
+    ]
 
 
 def _cells(run: PartsRun, label: str, sets: Sequence[str]) -> list[str]:

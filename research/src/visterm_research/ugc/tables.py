@@ -161,14 +161,13 @@ def settings_part(runs: Sequence[TagRun]) -> None:
     document = runs[0].comparison.document
     document.section(
         "Settings",
-        "The settings of a method are searched together: points drawn from a box of values, then steps from the best "
-        "one. If the best value lies at an edge of the box, the box is widened. The setting of the best F1 over the "
-        "validation rows, averaged as the table does, was judged by the test rows, once for each version of the search."
-        " Networks have the same number of trials and of epochs, and stop by the MAP of the same validation rows; the "
-        "paper's network, "
-        "`hidden=[4096, 8192, 2048]`, is too slow here, and smaller ones are tried. On made-up tags the two "
-        "cross-entropies that move the vectors of tags may start from random ones (dim), and try first what did best "
-        "in `research/experiments/sampled_dictionary.py`, on the same validation rows. Fits ran on "
+        "All settings of a method are searched together: random points in a box of values, then steps from the best "
+        "one. If the best value is at an edge of the box, the box is widened. The setting with the best F1 over the "
+        "validation rows, averaged as in the table, was judged on the test rows, once for each version of the search. "
+        "Networks have the same number of trials and epochs, and stop by MAP on the same validation rows; the paper's "
+        "network, `hidden=[4096, 8192, 2048]`, is too slow here, so smaller ones are tried. On made-up tags the two "
+        "cross-entropies that learn the vectors of tags may start from random ones (dim), and first try the best "
+        "settings of `research/experiments/sampled_dictionary.py`, from the same validation rows. Fits ran on "
         f"{', '.join(_devices(runs))}.",
     )
     header = ("data", "method", "averaged", "settings tried", "chosen", "box widened", "best epoch", "seconds")

@@ -225,7 +225,7 @@ def _claims(run: TagRun, found: Found) -> None:
             control = f"{PROPOSED} (vectors: {RANDOM})"
             run.aims.append(_claim(run, (name, control), "held-out p@5", proposed, found[PROPOSED, RANDOM]))
     if run.aims:
-        run.comparison.document.text("What is aimed at here, and the paper has no figures for:")
+        run.comparison.document.text("Goals of ours, for which the paper has no figures:")
         run.comparison.document.items(
             [
                 f"{aim.first} {aim.relation} {aim.second} by {aim.of}: {aim.verdict} ({aim.here[0]} against "

@@ -146,7 +146,7 @@ def check(options: Options, _methods: Sequence[Method]) -> None:
 
 
 STUDY = Study(
-    paper.PAPER, "The VSE-ens comparison, run again", (VSE_ENS, VSE_WARP, OPT_AUC, PRIOR), run, check
+    paper.PAPER, "The VSE-ens comparison, reproduced", (VSE_ENS, VSE_WARP, OPT_AUC, PRIOR), run, check
 )  # fmt: skip
 """Tables 2 to 4 and Figure 1 of the VSE-ens paper."""
 

@@ -204,7 +204,7 @@ def steps_part(comparison: Comparison, problem: Problem) -> None:
         if tested is not None:
             rows.append([what, *(percent(tested.metrics[name]) for name in ("p@1", "p@10", "map"))])
     header = ("WSABIE's training", *map(shown_metric, ("p@1", "p@10", "map")))
-    comparison.document.table(f"One pair a step, on {problem.name}: the settings chosen above", header, rows)
+    comparison.document.table(f"One pair per step, on {problem.name}, with the settings chosen above", header, rows)
 
 
 def cost_part(comparison: Comparison, problem: Problem) -> None:
@@ -240,8 +240,8 @@ def cost_part(comparison: Comparison, problem: Problem) -> None:
     )
     comparison.document.table(f"Table 6 on {problem.name}: the cost at test time", header, rows)
     comparison.document.text(
-        "Features that are extracted already, the best 10 tags of each image. d₀: features of an image that are not "
-        "zero; by the formula a number takes 4 bytes (sparse rows also store where each number belongs)."
+        "The 10 best tags of each image, from extracted features. d₀: the number of non-zero features of an image; the "
+        "formula counts 4 bytes per number (sparse rows also store the position of each number)."
     )
     cost_claims(comparison, problem)
 

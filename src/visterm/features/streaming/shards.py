@@ -118,7 +118,7 @@ class Shards:
                 one, other = (self._owner[number].path for number in numbers)
                 raise DataError(
                     f"The image '{first}' is in {one} and in {other}; expected one row per image. Encode folders whose "
-                    "images are named apart, or leave one of the two out."
+                    "images have different names, or leave one of the two out."
                 )
         return index
 

@@ -124,7 +124,7 @@ class ExportTotals:
             copied_text = "tag of other programs" if counts["copied"] == 1 else "tags of other programs"
             fields = "out of the fields that they were copied to" if undo else "into the other fields of keywords"
             message += f"; {counts['copied']:,} {copied_text} {fields}"
-        for kind, verb in (("taken_off", "taken off"), ("put_back", "put back")):
+        for kind, verb in (("taken_off", "removed"), ("put_back", "put back")):
             if counts[kind]:
                 message += f"; {count_of(counts[kind], 'keyword')} {'to be ' * request.dry_run}{verb}"
         return f"{message}.{self._staying()}"
@@ -141,7 +141,7 @@ class ExportTotals:
         more = ", ..." if n_tags > len(named) else ""
         stay = "stays" if n_tags == 1 else "stay"
         keywords, photos = count_of(n_tags, "keyword"), count_of(n_photos, "file")
-        return f" {keywords} that you took off {stay} in {photos}: {', '.join(named)}{more}."
+        return f" {keywords} that you rejected {stay} in {photos}: {', '.join(named)}{more}."
 
 
 def export_files(

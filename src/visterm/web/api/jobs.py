@@ -79,7 +79,7 @@ class ExportBody(RequestBody):
     )
     precision: float | None = Field(None, gt=0, lt=1, description="Expected share of right predictions, per tag.")
     parent: str | None = Field(None, max_length=MAX_LETTERS, description="Tag above all predictions, such as visterm.")
-    take_off: bool = Field(False, description="Also remove keywords of other programs that people took off.")
+    take_off: bool = Field(False, description="Also remove keywords of other programs that people rejected.")
     undo: bool = Field(False, description="Remove all tags that visterm wrote with the same `to`.")
     dry_run: bool = Field(True, description="Only say what would be written.")
     into_photos: bool = Field(False, description="Confirms that photos themselves are changed, where `to` does that.")
