@@ -41,8 +41,7 @@ from visterm.data.feature_shards import Shard, read_shard, shard_bytes, shard_ro
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.features import folder as folder_module
 from visterm.features import job, part_work
-from visterm.features.contents import UNFINISHED, cut
-from visterm.features.folder import FeatureFolder
+from visterm.features.folder import UNFINISHED, FeatureFolder, cut
 from visterm.features.job import encode_folder
 from visterm.features.stored import Features
 from visterm.features.training_rows import read_corpus

@@ -28,8 +28,7 @@ from visterm.data.feature_shards import SUFFIX, Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, Unsearched, image_names, is_there
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import encoder_line, make_encoder
-from visterm.features.contents import Contents, FirstJob, ShardEntry, cut
-from visterm.features.folder import FeatureFolder, naming_a_full_disk
+from visterm.features.folder import Contents, FeatureFolder, FirstJob, ShardEntry, cut, naming_a_full_disk
 from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import FolderRows, StoredRow

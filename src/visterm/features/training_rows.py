@@ -31,7 +31,7 @@ from visterm.data.tag_formats.tables import (
     table_records,
 )
 from visterm.encoders.contract import AnyEncoder, name_of
-from visterm.features.contents import Contents, is_features
+from visterm.features.folder import Contents, is_features
 from visterm.features.stored import Features
 
 if TYPE_CHECKING:

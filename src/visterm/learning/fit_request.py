@@ -14,12 +14,12 @@ from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.persist import check_replaceable
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.data_sets import is_data_set
-from visterm.data.query_files import QueryRow
+from visterm.data.tag_queries import QueryRow
 from visterm.data.tag_rules import Rules, TagRules
 from visterm.data.word_vectors import WordVectors
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import encoder_name
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.remote_folder import feature_folder
 from visterm.features.training_rows import Photos
 from visterm.learning.part_settings import DEFAULT_MODEL, DEVICE, check_device

@@ -9,7 +9,7 @@ from copy import copy
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
-from visterm.data.query_files import QueryRow
+from visterm.data.tag_queries import QueryRow
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows, training_rows
 from visterm.learning.calibrating import with_confidences
 from visterm.learning.fit_input import (

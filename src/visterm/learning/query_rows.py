@@ -21,11 +21,10 @@ from visterm.core.vocabulary import Vocabulary, split_query
 from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, images_in, match_names, plain_name
-from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_formats.record import TagsFound, record
-from visterm.data.tag_queries import queries_of_tags
+from visterm.data.tag_queries import QueryRow, judge_images, queries_of_tags, read_query_file
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.stored import Features
 from visterm.features.training_rows import (
     TRAIN_SPLIT,

@@ -19,7 +19,7 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
 from visterm.data.frames import Framed, first_of, pictures
 from visterm.data.image_folders import Unsearched, is_video
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.streaming.shards import stored_chunks
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.features.video_rows import encode_all
