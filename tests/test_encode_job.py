@@ -483,8 +483,6 @@ def test_settings_alone_are_those_of_the_folders_own_encoder(encode, photos, net
     assert encode(tmp_path / "F", encoder=None, encoder_params={"batch_size": 2}).reused == N - 1
     with refused("encoder", value="onnx", error=EncoderMismatchError):
         encode(tmp_path / "F", encoder=None, encoder_params={"root": False})
-    with refused("encoder", value="onnx", error=EncoderMismatchError):
-        encode(tmp_path / "F", encoder=None, seed=7)
     with pytest.raises(UnknownNameError, match="codebook"):
         encode(tmp_path / "F", encoder=None, encoder_params={"codebook": 7})
     assert encode(tmp_path / "new", encoder=None, encoder_params=WORDS).encoder == "visterms"

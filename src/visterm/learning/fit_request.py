@@ -133,7 +133,7 @@ class FitRequest:
             params[DEVICE] = self.device
         return encoder_params, model_params
 
-    def work_folder(self, name: str) -> Path:
+    def work_folder(self) -> Path:
         """Return the folder for temporary files. Raises UserError if neither `work` nor `out` is set."""
         if self.work:
             return Path(self.work)
@@ -143,4 +143,4 @@ class FitRequest:
                 setting="work", advice="Pass a folder as `work`, or pass `out` to write them next to the run.",
             )  # fmt: skip
         out = Path(self.out).absolute()
-        return out.with_name(f".{out.name}.{name}")
+        return out.with_name(f".{out.name}.streaming")

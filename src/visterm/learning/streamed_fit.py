@@ -212,7 +212,7 @@ def fit_streamed(
     fitted_encoder = shards.encoder(getattr(model, "n_jobs", None))
     encoder = encoder_of(start.encoder, fitted_encoder, shards.contents.asked, any_encoder=any_encoder)
 
-    with _work_folder(request.work_folder("streaming")) as folder:
+    with _work_folder(request.work_folder()) as folder:
         columns = request.rules.columns()
         table = TagsOnDisk(
             folder, shards, tags, min_count=request.min_count, aliases=aliases, split=request.split, **columns

@@ -26,8 +26,7 @@ from visterm.features.video_rows import encode_all
 from visterm.learning.run import Run
 from visterm.learning.word_places import rank_with_added
 from visterm.models.base import Annotator
-from visterm.models.confidence.calibration import Calibration
-from visterm.models.confidence.cutoffs import MEANS, cutoff_for_precision, cutoff_of_best_f1
+from visterm.models.confidence.calibration import MEANS, Calibration, cutoff_for_precision, cutoff_of_best_f1
 
 if TYPE_CHECKING:
     from visterm.store.tags import Prediction

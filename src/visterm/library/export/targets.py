@@ -175,16 +175,12 @@ class SidecarTarget:
 
     A new file also has people's tags, because some programs read either the file or the image; if the image itself
     has all tags, no file is created, unless `always`. For `naming` see `Sidecars.target`, for `flat` see `_flattened`.
-    `follow_links` allows writing through links that lead out of a photo's folder.
     """
 
     name = "xmp"
 
-    def __init__(
-        self, *, naming: str = FOUND, always: bool = False, flat: bool | None = None, follow_links: bool = False
-    ) -> None:
+    def __init__(self, *, naming: str = FOUND, always: bool = False, flat: bool | None = None) -> None:
         self._naming, self._always, self._flat = naming, always, flat
-        self._follow_links = follow_links
         self._sidecars = Sidecars()
 
     def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
@@ -231,7 +227,7 @@ class SidecarTarget:
 
     def _write(self, path: Path, old: bytes | None, new: bytes | None, *, dry_run: bool) -> None:
         if not dry_run and new != old:
-            replace_file(path, old, new, follow_links=self._follow_links)
+            replace_file(path, old, new)
 
 
 class EmbeddedTarget:
@@ -239,8 +235,7 @@ class EmbeddedTarget:
 
     XMP gets the IPTC keywords too, or programs that prefer XMP would no longer see them. IPTC gets the tags if an
     image has IPTC keywords, or with `iptc` always. RAW files other than DNG are never changed: `raw_sidecars` writes
-    their XMP files. `keep_originals` makes a backup of each image (``photo.jpg_original``). `follow_links` allows
-    writing to images that are links out of their folder.
+    their XMP files. `keep_originals` makes a backup of each image (``photo.jpg_original``).
     """
 
     name = "embed"
@@ -252,10 +247,8 @@ class EmbeddedTarget:
         iptc: bool = False,
         flat: bool | None = None,
         raw_sidecars: SidecarTarget | None = None,
-        follow_links: bool = False,
     ) -> None:
-        self._follow_links, self._flat = follow_links, flat
-        self._exiftool = ExifTool()
+        self._exiftool, self._flat = ExifTool(), flat
         self._keep, self._iptc, self._sidecars = keep_originals, iptc, raw_sidecars
 
     def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
@@ -337,8 +330,7 @@ class EmbeddedTarget:
         self, image: Path, packet: bytes | None, added: Sequence[str], removed: Sequence[str], *, keep: bool = False
     ) -> None:
         """Write XMP into an image, and add tags to its IPTC keywords and remove others from them."""
-        if not self._follow_links:
-            check_stays_inside(image)
+        check_stays_inside(image)
         arguments = [f"-IPTC:Keywords-={tag}" for tag in removed] + [f"-IPTC:Keywords+={tag}" for tag in added]
         if arguments:
             iptc = read_iptc(image)

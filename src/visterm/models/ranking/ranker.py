@@ -22,7 +22,6 @@ from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Validation, Weights, epoch_record
-from visterm.models.ranking.new_tags import fit_new_tags
 from visterm.models.ranking.training import (
     MAX_TAG_BLOCK,
     Checkpoints,
@@ -31,6 +30,7 @@ from visterm.models.ranking.training import (
     TrainingContext,
     Windows,
     block_for,
+    fit_new_tags,
     positive_tags,
 )
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out
