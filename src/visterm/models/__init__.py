@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.models.pamir.pamir import Pamir as Pamir
     from visterm.models.pamir.triplet_training import TripletTraining
     from visterm.models.parts.objects_and_parts import ObjectsAndParts as ObjectsAndParts
-    from visterm.models.parts.pairs import ranks_of_pairs
+    from visterm.models.parts.objects_and_parts import ranks_of_pairs
     from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, check_relations
     from visterm.models.ranking.vse_ens import VseEns as VseEns
     from visterm.models.ranking.wsabie import Wsabie as Wsabie
