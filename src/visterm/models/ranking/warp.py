@@ -18,7 +18,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.threads import Team
-from visterm.kernels.draws import SortedTags, draw_adaptive, draw_geometric, sort_tags
 from visterm.kernels.random import draw_many
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.warp import (
@@ -28,8 +27,12 @@ from visterm.kernels.warp import (
     Pool,
     PositiveTags,
     RankLoss,
+    SortedTags,
     add_tag_steps,
+    draw_adaptive,
+    draw_geometric,
     draw_violators,
+    sort_tags,
     weigh_pairs,
 )
 from visterm.models.epochs import EpochSums, Floats
