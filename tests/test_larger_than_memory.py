@@ -38,16 +38,9 @@ from visterm.features.streaming.memory import Plan, machine_memory, plan_memory,
 from visterm.features.streaming.shards import NameIndex, Shards
 from visterm.features.training_rows import NONE_HELD_OUT, read_corpus
 from visterm.learning.fit_request import FitRequest
-from visterm.learning.streamed_fit import (
-    CHECKPOINT,
-    IMAGES_PER_DRAW,
-    FileCheckpoints,
-    ShardWindows,
-    Survey,
-    draw_positions,
-    fit_streamed,
-)
+from visterm.learning.streamed_fit import IMAGES_PER_DRAW, ShardWindows, Survey, draw_positions, fit_streamed
 from visterm.models.baselines import Prior
+from visterm.models.ranking.training import CHECKPOINT, FileCheckpoints
 from visterm.models.ranking.vse_ens import VseEns
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)

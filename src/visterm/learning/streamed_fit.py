@@ -7,8 +7,7 @@ import json
 import math
 import os
 import shutil
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,17 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.errors import UserError, VistermError
 from visterm.core.packing import json_params
-from visterm.core.persist import file_hash, save_arrays
+from visterm.core.persist import file_hash
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import MODELS
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
-from visterm.core.writing import whole_file
 from visterm.data.tag_formats.tables import check_in_file
 from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
@@ -37,15 +34,13 @@ from visterm.learning.fit_input import Cleaning, check_streams, encoder_of, refe
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned, LearnedImages
 from visterm.models.base import MAX_FEATURE, Annotator
-from visterm.models.ranking.training import Checkpoint
+from visterm.models.ranking.training import CHECKPOINT, CHECKPOINT_SECONDS, FileCheckpoints
 from visterm.models.stopping import MIN_HELD_OUT
 
 IMAGES_PER_DRAW = 2**20  # Number of images whose keys are from one generator
 MAX_VALID_ROWS = 5000  # Maximum number of validation rows: more are hardly more precise, and slow down every epoch
 MAX_COUNTED_IMAGES = 20_000  # Number of images whose tags give the frequencies of tags for the calibration
 VALID_SHARE = 0.1
-CHECKPOINT_SECONDS = 20.0  # Minimum seconds between checkpoints, and at least 20 times as long as a checkpoint takes
-CHECKPOINT = "checkpoint.safetensors"
 
 
 class Survey(NamedTuple):
@@ -238,41 +233,6 @@ def fit_streamed(
         if checkpoints.resumed:
             lines.append("Resumed from the checkpoint of an interrupted fit.")
     return learned, lines
-
-
-class FileCheckpoints:
-    """Saves the last checkpoint in a folder, at least `checkpoint_seconds` after the previous one; 0 saves all.
-
-    `key` is a hash of the data, the settings and the windows: checkpoints with another hash are ignored. `resumed`
-    tells whether `last` returned a checkpoint.
-    """
-
-    def __init__(self, folder: Path, key: str, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
-        self._file, self._key, self._seconds = folder / CHECKPOINT, key, checkpoint_seconds
-        self._next = time.monotonic() + checkpoint_seconds
-        self.resumed = False
-
-    def last(self) -> Checkpoint | None:
-        """Return the last checkpoint of the same data and settings, or None."""
-        if not self._file.exists():
-            return None
-        with safe_open(self._file, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("of") != self._key:
-                return None
-            self.resumed = True
-            return Checkpoint(json.loads(metadata["facts"]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-
-    def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Write a checkpoint if enough time has passed; if interrupted, the previous checkpoint stays valid."""
-        start = time.monotonic()
-        if start < self._next:
-            return
-        checkpoint = make()
-        with whole_file(self._file) as temporary:
-            save_arrays(temporary, checkpoint.arrays, {"of": self._key, "facts": json.dumps(checkpoint.facts)})
-        end = time.monotonic()
-        self._next = end + max(self._seconds, 20 * (end - start) if self._seconds else 0.0)
 
 
 @contextmanager

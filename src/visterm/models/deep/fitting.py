@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,14 +25,12 @@ from visterm.core.persist import load_arrays, new_folder, open_folder, read_json
 from visterm.core.products import dense
 from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
-from visterm.core.types import Matrix
+from visterm.core.types import Arrays, Matrix
 from visterm.encoders.torch_loading import torch_device
-from visterm.models.deep.word_table import BLOCK_ROWS, WordTable, start_vectors
+from visterm.models.deep.word_table import BLOCK_ROWS, Ints, WordTable, start_vectors
 from visterm.models.epochs import TrainingState, Validation
+from visterm.models.ranking.training import Checkpoint
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
-
-Ints = NDArray[np.int64]
-Arrays = dict[str, NDArray[Any]]
 
 WORK_PER_THREAD = 2**25  # Minimum number of multiplications per batch and thread, for another thread to be worthwhile
 _SETTINGS_LOCK = RLock()
@@ -203,13 +201,6 @@ def _array(value: Tensor) -> NDArray[Any]:
     return np.asarray(value.detach().cpu().numpy())
 
 
-class CheckpointContents(NamedTuple):
-    """The contents of a checkpoint."""
-
-    numbers: dict[str, Any]  # Values for JSON
-    arrays: Arrays
-
-
 class TrainingCheckpoint:
     """The state of a training, saved in a folder (None: not saved); a failed write keeps the previous state.
 
@@ -220,7 +211,7 @@ class TrainingCheckpoint:
         self._folder = None if folder is None else Path(folder)
         self._training = json.loads(json.dumps(training))  # as read from a file: tuples become lists
 
-    def read(self) -> CheckpointContents | None:
+    def read(self) -> Checkpoint | None:
         """Return the state, or None if there is no checkpoint.
 
         Raises StorageError if the checkpoint belongs to another training, whose differences the message lists; or if a
@@ -241,7 +232,7 @@ class TrainingCheckpoint:
                 f"The checkpoint {self._folder} is of another training; different: {', '.join(differences)}. "
                 "Resume it with its own settings and data, remove it, or choose another folder."
             )
-        return CheckpointContents(stored["numbers"], load_arrays(folder / "arrays.safetensors"))
+        return Checkpoint(stored["numbers"], load_arrays(folder / "arrays.safetensors"))
 
     def write(self, numbers: dict[str, Any], arrays: Arrays) -> None:
         """Save a state, which replaces the previous state."""
@@ -286,9 +277,9 @@ class DeepFit:
     ) -> None:
         self._model, self._X, self._Y, self._monitor, self._on_epoch = model, X, Y, monitor, on_epoch
         self._checkpoint, self._stored = checkpoint, checkpoint.read()
-        self._seed = self._stored.numbers["seed"] if self._stored else seed
+        self._seed = self._stored.facts["seed"] if self._stored else seed
         self._device = torch_device(model.device)
-        self._first_training: CheckpointContents = CheckpointContents({}, {})
+        self._first_training: Checkpoint = Checkpoint({}, {})
 
     def run(self, valid: Validation | None) -> None:
         """Train, with early stopping if there are validation rows or enough images, and remove the checkpoint."""
@@ -307,16 +298,16 @@ class DeepFit:
     def _train_twice(self, training_ids: Ints, held_out: Ints, images: Ints) -> None:
         """Find the best number of epochs with held-out images, then train on all images for this number of epochs."""
         model, stored = self._model, self._stored
-        if stored is None or stored.numbers["phase"] == FIRST_PHASE:
+        if stored is None or stored.facts["phase"] == FIRST_PHASE:
             self._train(FIRST_PHASE, training_ids, (self._X[held_out], self._Y[held_out]), model.epochs)
             rows = {"held.image_rows": model._image_rows(self._X[held_out]), "held.tag_rows": model.tag_rows_}
-            self._first_training = CheckpointContents({"history": model.history_, "epochs": model.n_epochs_}, rows)
+            self._first_training = Checkpoint({"history": model.history_, "epochs": model.n_epochs_}, rows)
         else:
             rows = {name: array for name, array in stored.arrays.items() if name.startswith("held.")}
-            self._first_training = CheckpointContents(stored.numbers["first"], rows)
+            self._first_training = Checkpoint(stored.facts["first"], rows)
         arrays = self._first_training.arrays
-        self._train(SECOND_PHASE, images, None, self._first_training.numbers["epochs"])
-        model.history_ = self._first_training.numbers["history"]
+        self._train(SECOND_PHASE, images, None, self._first_training.facts["epochs"])
+        model.history_ = self._first_training.facts["history"]
         model._held_out = HeldOutFit(held_out, arrays["held.image_rows"], arrays["held.tag_rows"])
 
     def _train(self, phase: int, images: Ints, validation: Validation | None, epochs: int) -> None:
@@ -353,11 +344,8 @@ class DeepFit:
         )
         network = DeepNetwork(
             [self._X.shape[1], *model.hidden, rows.shape[1]],
-            dropout=model.dropout,
-            batch_norm=model.batch_norm,
-            scale=model.scale_,
-            rng=rng,
-        )
+            dropout=model.dropout, batch_norm=model.batch_norm, scale=model.scale_, rng=rng,
+        )  # fmt: skip
         if score:  # the offset whose products with the rows are nearest to the score
             sample = rows[:BLOCK_ROWS].astype(np.float64)
             offset = np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0]
@@ -371,10 +359,10 @@ class DeepFit:
 
     def _start_state(self, phase: int, training: DeepTraining) -> DeepState:
         state, stored = DeepState(), self._stored
-        if stored is None or stored.numbers["phase"] != phase:
+        if stored is None or stored.facts["phase"] != phase:
             return state
         training.restore(stored.arrays)
-        numbers = stored.numbers
+        numbers = stored.facts
         best = numbers["best"]
         if best["epoch"]:
             state.best_epoch, state.best_value = best["epoch"], best["value"]
@@ -393,7 +381,7 @@ class DeepFit:
             "total": state.total,
             "history": state.history,
             "best": {"epoch": state.best_epoch, "value": best_value, "arrays": len(state.best_weights)},
-            "first": self._first_training.numbers,
+            "first": self._first_training.facts,
         }
         arrays: Arrays = training.state() | self._first_training.arrays
         arrays |= {f"best.{number}": array for number, array in enumerate(state.best_weights)}

@@ -278,10 +278,8 @@ class ObjectsAndParts(EmbeddingRanker):
         if objects is not None and parts is not None:
             raise UserError(
                 "Both labels are given, so no label remains to be ranked.",
-                setting="parts",
-                value=parts,
-                expected="None, or None for `objects`",
-            )
+                setting="parts", value=parts, expected="None, or None for `objects`",
+            )  # fmt: skip
 
         S, relation_terms = (B, F) if parts is None else (A, F.T)
         labels, name = (objects, "objects") if parts is None else (parts, "parts")

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from safetensors import safe_open
 
 from visterm.core.errors import StorageError
+from visterm.core.persist import save_arrays
 from visterm.core.products import dense
 from visterm.core.threads import Team
-from visterm.core.types import Matrix
+from visterm.core.types import Arrays, Matrix
+from visterm.core.writing import whole_file
 from visterm.kernels.rows import Rows, dense_rows, sparse_rows
 from visterm.models.base import row_blocks
 from visterm.models.epochs import EpochSums, Floats, TrainingState, Weights
-
-Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 MIN_BLOCK = 16
 MAX_TAG_BLOCK = 256
@@ -31,6 +35,8 @@ PENALTY = 1e-3  # As a share of the mean square of a component of the image rows
 DIRECT_WIDTH = 3000  # With wider rows, conjugate gradients solve the system without forming it
 CG_TOLERANCE = 1e-5
 CG_ITERATIONS = 500
+CHECKPOINT_SECONDS = 20.0  # Minimum seconds between checkpoints, and at least 20 times as long as a checkpoint takes
+CHECKPOINT = "checkpoint.safetensors"
 
 
 class Training:
@@ -81,14 +87,39 @@ class Checkpoint(NamedTuple):
     arrays: Arrays
 
 
-class Checkpoints(Protocol):
-    """Storage for the states of a training, to resume it after an interruption."""
+class FileCheckpoints:
+    """Saves the last checkpoint in a folder, at least `checkpoint_seconds` after the previous one; 0 saves all.
+
+    `key` is a hash of the data, the settings and the windows: checkpoints with another hash are ignored. `resumed`
+    tells whether `last` returned a checkpoint.
+    """
+
+    def __init__(self, folder: Path, key: str, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
+        self._file, self._key, self._seconds = folder / CHECKPOINT, key, checkpoint_seconds
+        self._next = time.monotonic() + checkpoint_seconds
+        self.resumed = False
 
     def last(self) -> Checkpoint | None:
-        """Return the last saved state, or None."""
+        """Return the last checkpoint of the same data and settings, or None."""
+        if not self._file.exists():
+            return None
+        with safe_open(self._file, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("of") != self._key:
+                return None
+            self.resumed = True
+            return Checkpoint(json.loads(metadata["facts"]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Save the result of `make`, if a checkpoint is due."""
+        """Write a checkpoint if enough time has passed; if interrupted, the previous checkpoint stays valid."""
+        start = time.monotonic()
+        if start < self._next:
+            return
+        checkpoint = make()
+        with whole_file(self._file) as temporary:
+            save_arrays(temporary, checkpoint.arrays, {"of": self._key, "facts": json.dumps(checkpoint.facts)})
+        end = time.monotonic()
+        self._next = end + max(self._seconds, 20 * (end - start) if self._seconds else 0.0)
 
 
 @dataclass(kw_only=True, eq=False)
