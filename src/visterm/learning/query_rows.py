@@ -170,7 +170,7 @@ def query_rows(
         raise DataError("No image that is relevant to a query could be read, so there is nothing to learn.")
     names = {*train.names, *held_out.names}
     usable_valid = valid if valid.relevant.nnz else None
-    counts = {
+    query_counts = {
         "queries": learned.words.shape[0],
         "queries left out": len({row.query for row in lines}) - learned.words.shape[0],
         "images of queries not there": len({row.image for row in lines} - names),
@@ -179,7 +179,7 @@ def query_rows(
     left_out = [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid]
     all_names = [*train.names, *held_out.names]
     rows = TrainingRows(vocabulary, learned.X, learned.words_of_images, valid_rows, left_out, names=all_names)
-    return QueryRows(rows, learned, usable_valid, counts)
+    return QueryRows(rows, learned, usable_valid, query_counts)
 
 
 def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
