@@ -32,7 +32,7 @@ from visterm.features.training_rows import TrainingRows
 from visterm.learning.calibrating import held_out_scores, search_scores
 from visterm.learning.validation import learn_by_number
 from visterm.metrics.significance import share_of_right
-from visterm.models.confidence.cutoffs import cutoff_for_precision
+from visterm.models.confidence.calibration import cutoff_for_precision
 from visterm.models.confidence.fit_calibration import fit_calibration
 
 BY_FEATURES, BY_NUMBER = ("auto", "ridge", "wsabie", "knn", "kernel_ridge", "pamir"), ("auto", "wsabie", "vse_ens")

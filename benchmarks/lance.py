@@ -1,6 +1,6 @@
 """A catalogue whose rows lie in a Lance table: how long it takes to search exactly, through its index, and among few.
 
-The rows and queries are those of ``catalogue.py``: half of the queries serve to measure the index (IVF_FLAT), half to
+The rows and queries are those of ``catalogue.py``: half of the queries serve to measure the index (of faiss), half to
 measure what it finds. Beside it stands the same catalogue with its rows in files, searched exactly.
 Memory is the anonymous memory, at its peak, of a process that opens the catalogue and searches it, libraries included.
 Goal: a recall of the ten best of 0.98 or more, three times faster than exactly.
@@ -78,7 +78,7 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     by_index = any(part.index for part in rows.parts)
     asked = iter(range(10**9))
     if by_index:
-        calls["lance, IVF_FLAT"] = lambda: opened.search(queries[1 + 2 * (next(asked) % (QUERIES // 2))], K)
+        calls["lance, by index"] = lambda: opened.search(queries[1 + 2 * (next(asked) % (QUERIES // 2))], K)
     seconds = in_turns(calls, runs, 5)
     found, best = opened.search(queries[1::2], K).ids, exact.search(queries[1::2], K).ids
     recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))

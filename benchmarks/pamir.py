@@ -27,7 +27,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_queries import queries_of_tags
 from visterm.encoders.visterms import Visterms
-from visterm.models.pamir.triplet_training import TripletTraining
+from visterm.models.pamir.pamir import TripletTraining
 
 STEPS = 2_530_000
 """PAMIR, Table V."""

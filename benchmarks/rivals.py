@@ -39,8 +39,7 @@ from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions, evaluate
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.blend.candidates import BY_NUMBER, DEFAULT_CANDIDATES
-from visterm.models.confidence.calibration import HeldOutChances
-from visterm.models.confidence.cutoffs import cutoff_of_best_f1, f1_score
+from visterm.models.confidence.calibration import HeldOutChances, cutoff_of_best_f1, f1_score
 from visterm.models.confidence.fit_calibration import fit_calibration
 
 METRICS = ["map", "word_map", "p@5", "n_plus@5", "tag_p@5", "tag_r@5", "tag_f1@5"]

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import visterm
-from visterm.tagging.heat_map import heat
+from visterm.tagging.explain import heat
 from visterm_research.scenes import draw_scene
 
 # %%

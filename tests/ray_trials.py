@@ -36,5 +36,5 @@ def trials_of(tasks, address="local"):
         assert number not in told
         told[number] = trial
 
-    RayExecutor(address).run_as_done(TrialJob(parts(), "map"), tasks, finished)
+    RayExecutor(address).run_as_done(TrialJob(parts()), tasks, finished)
     return told

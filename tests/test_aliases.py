@@ -11,7 +11,7 @@ from visterm import Tagger
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import QueryRow
+from visterm.data.tag_queries import QueryRow
 from visterm.data.tag_rules import Alias, TagRules, write_draft
 from visterm.evaluation.evaluate import shared_vocabulary
 from visterm.evaluation.query_evaluation import queries_from_tags

@@ -18,7 +18,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.evaluation.evaluate_run import EvaluateRequest
 from visterm.evaluation.summaries import band_summary
 from visterm.metrics import measure
-from visterm.metrics.bands import band_values, bands_from, frequency_bands, thirds_of
+from visterm.metrics.annotation import band_values, bands_from, frequency_bands, thirds_of
 
 
 def parts(bands):

@@ -31,8 +31,7 @@ from visterm.learning.learned import CALIBRATION
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.ranking import contenders
 from visterm.models.confidence import fit_calibration as fitting
-from visterm.models.confidence.calibration import Calibration, Curve, HeldOutChances
-from visterm.models.confidence.cutoffs import expected_f1_cutoff
+from visterm.models.confidence.calibration import Calibration, Curve, HeldOutChances, expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import HeldOutFit
 from visterm.store.filters import PREDICTED_FROM, Filter

@@ -18,7 +18,7 @@ from empty_catalogues import empty_catalogue
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
 from visterm.library.runs import sample_queries
 from visterm.models.linear.ridge import Ridge
-from visterm.store import row_index, stored_rows
+from visterm.store import current_rows, row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import ArrayPart
 from visterm.store.images import NewImage
@@ -44,7 +44,7 @@ def queries():
 
 @pytest.fixture(scope="module")
 def index(rows, queries):
-    return build_index(rows, queries[:20])
+    return build_index(ArrayPart(np.arange(N), rows), queries[:20])
 
 
 @pytest.fixture
@@ -96,9 +96,9 @@ def test_an_index_is_measured_on_searches_for_two_tags(n_tags):
 def test_an_index_is_not_asked_for_many_results(index, rows, queries, monkeypatch):
     part, calls = ArrayPart(np.arange(N), rows, index=index), []
     monkeypatch.setattr(RowIndex, "candidates", lambda self, q, k: calls.append(k) or np.arange(N))
-    for k in (row_index.MAX_K, row_index.MAX_K + 1):
+    for k in (current_rows.MAX_K, current_rows.MAX_K + 1):
         assert part.best(queries[:1], k).ids.shape == (1, k)
-    assert calls == [row_index.MAX_K]
+    assert calls == [current_rows.MAX_K]
 
 
 def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
@@ -162,7 +162,7 @@ def test_what_a_catalogue_finds_by_it_has_the_scores_of_exact_search(always, row
 def test_where_rows_have_no_structure_an_index_does_not_pay():
     rng = np.random.default_rng(0)
     U = rng.standard_normal((1500, 40), np.float32)
-    assert not build_index(U, rng.standard_normal((5, 40), np.float32)).settings.is_useful
+    assert not build_index(ArrayPart(np.arange(1500), U), rng.standard_normal((5, 40), np.float32)).settings.is_useful
 
 
 def test_a_catalogue_keeps_its_index_and_finds_rows_that_came_after_it_and_none_that_are_gone(

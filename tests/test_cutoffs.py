@@ -9,8 +9,15 @@ from scipy.special import expit, logit
 
 from visterm.core.errors import DataError
 from visterm.metrics.significance import share_of_right
-from visterm.models.confidence.calibration import Calibration, Curve, HeldOutChances
-from visterm.models.confidence.cutoffs import MEANS, cutoff_for_precision, cutoff_of_best_f1, f1_score
+from visterm.models.confidence.calibration import (
+    MEANS,
+    Calibration,
+    Curve,
+    HeldOutChances,
+    cutoff_for_precision,
+    cutoff_of_best_f1,
+    f1_score,
+)
 from visterm.models.confidence.fit_calibration import fit_calibration, fit_curve
 
 

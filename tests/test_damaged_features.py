@@ -13,8 +13,7 @@ from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.encoders.by_name import Ids
-from visterm.features.contents import Contents, FirstJob, ShardEntry
-from visterm.features.folder import FeatureFolder
+from visterm.features.folder import Contents, FeatureFolder, FirstJob, ShardEntry
 from visterm.library.info import describe
 from visterm.models.baselines import Prior
 from visterm.tagging.tagger import Tagger

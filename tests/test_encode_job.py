@@ -41,8 +41,7 @@ from visterm.data.feature_shards import Shard, read_shard, shard_bytes, shard_ro
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.features import folder as folder_module
 from visterm.features import job, part_work
-from visterm.features.contents import UNFINISHED, cut
-from visterm.features.folder import FeatureFolder
+from visterm.features.folder import UNFINISHED, FeatureFolder, cut
 from visterm.features.job import encode_folder
 from visterm.features.stored import Features
 from visterm.features.training_rows import read_corpus
@@ -484,8 +483,6 @@ def test_settings_alone_are_those_of_the_folders_own_encoder(encode, photos, net
     assert encode(tmp_path / "F", encoder=None, encoder_params={"batch_size": 2}).reused == N - 1
     with refused("encoder", value="onnx", error=EncoderMismatchError):
         encode(tmp_path / "F", encoder=None, encoder_params={"root": False})
-    with refused("encoder", value="onnx", error=EncoderMismatchError):
-        encode(tmp_path / "F", encoder=None, seed=7)
     with pytest.raises(UnknownNameError, match="codebook"):
         encode(tmp_path / "F", encoder=None, encoder_params={"codebook": 7})
     assert encode(tmp_path / "new", encoder=None, encoder_params=WORDS).encoder == "visterms"

@@ -22,8 +22,7 @@ from visterm.models.abilities import Explains
 from visterm.models.blend.ensemble import Ensemble
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
-from visterm.tagging.explain import Explanation, Region, explain
-from visterm.tagging.heat_map import draw_heat, heat, smooth_heat
+from visterm.tagging.explain import Explanation, Region, draw_heat, explain, heat, smooth_heat
 from visterm.tagging.tagger import Tagger
 
 pytestmark = pytest.mark.usefixtures("plugin")

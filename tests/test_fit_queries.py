@@ -17,8 +17,7 @@ from visterm.core.errors import DataError, TagFileError
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import QueryRow
-from visterm.data.tag_queries import queries_of_tags
+from visterm.data.tag_queries import QueryRow, queries_of_tags
 from visterm.data.text_files import count_texts
 from visterm.features.training_rows import read_corpus
 from visterm.learning.query_rows import query_rows

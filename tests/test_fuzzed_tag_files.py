@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary, tag_fault
-from visterm.data.query_files import read_query_file
 from visterm.data.relations import IS_A_FILE, read_related
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import merged_by_image
 from visterm.data.tag_formats.tables import read_table, stream_table
+from visterm.data.tag_queries import read_query_file
 from visterm.data.tag_rules import TagRules
 from visterm.data.text_files import read_words
 

@@ -1,4 +1,4 @@
-"""A table of LanceDB: which version counts, how it is tidied, and an index that is dropped where it does not pay."""
+"""A table of LanceDB: which version counts, and how it is tidied."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from visterm.core.errors import CorruptFileError, MissingExtraError
-from visterm.store import row_index
-from visterm.store.lance_rows import build_lance_index
-from visterm.store.lance_table import LanceTable
+from visterm.store.lance_rows import LanceTable
 
 if find_spec("lancedb") is None:
     pytest.skip("the extra lance is not installed", allow_module_level=True)
@@ -25,20 +23,6 @@ def rows():
     rng = np.random.default_rng(0)
     scenes = rng.standard_normal((60, WIDTH), np.float32)
     return scenes[rng.integers(0, 60, N)] + np.float32(0.3) * rng.standard_normal((N, WIDTH), np.float32)
-
-
-@pytest.fixture(scope="module")
-def queries():
-    return np.random.default_rng(1).standard_normal((30, WIDTH), np.float32)
-
-
-def test_an_index_that_does_not_pay_is_dropped(tmp_path, rows, queries, monkeypatch):
-    monkeypatch.setattr(row_index, "MIN_SPEED_UP", 1e9)
-    table = LanceTable(str(tmp_path), "rows")
-    version = table.append(table.create(WIDTH), 0, np.arange(N), rows)
-    _, settings = build_lance_index(table, version, N, WIDTH, queries[:5])
-    assert not settings.is_useful
-    assert list(table.writable().list_indices()) == []
 
 
 def test_rows_that_were_added_to_a_version_that_does_not_count_are_written_over(tmp_path):
@@ -58,7 +42,7 @@ def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, row
         before = version
         version = table.append(version, start, np.arange(start, start + 10), rows[start : start + 10])
     assert table.needs_compaction(200)
-    tidy, _ = table.compact(version)
+    tidy = table.compact(version)
     assert not table.needs_compaction(200)
     table.delete_old_versions()
     assert table.at(tidy).stats()["fragment_stats"]["num_fragments"] == 1

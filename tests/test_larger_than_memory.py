@@ -36,11 +36,11 @@ from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.features.streaming.joining import NO_SPLIT, TagsOnDisk
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
-from visterm.features.streaming.windows import IMAGES_PER_DRAW, ShardWindows, Survey, draw_positions
 from visterm.features.training_rows import NONE_HELD_OUT, read_corpus
 from visterm.learning.fit_request import FitRequest
-from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
+from visterm.learning.streamed_fit import IMAGES_PER_DRAW, ShardWindows, Survey, draw_positions, fit_streamed
 from visterm.models.baselines import Prior
+from visterm.models.ranking.training import CHECKPOINT, FileCheckpoints
 from visterm.models.ranking.vse_ens import VseEns
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)
@@ -96,7 +96,7 @@ def assert_same_model(tagger, other):
 
 
 def test_a_sample_of_a_stream_is_uniform(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_DRAW", 4)
+    monkeypatch.setattr("visterm.learning.streamed_fit.IMAGES_PER_DRAW", 4)
     rows, tags = SimpleNamespace(n_rows=10), SimpleNamespace(bits=np.full(10, NO_SPLIT, np.uint8))
     counts = Counter()
     for seed in range(2000):
@@ -119,7 +119,7 @@ def test_the_memory_for_a_sample_does_not_grow_with_the_images():
 
 
 def test_a_sample_of_more_than_there_is_has_all(monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.windows.IMAGES_PER_DRAW", 4)
+    monkeypatch.setattr("visterm.learning.streamed_fit.IMAGES_PER_DRAW", 4)
     tags = SimpleNamespace(bits=np.isin(np.arange(10), [4, 7]).astype(np.uint8))
     assert draw_positions(SimpleNamespace(n_rows=10), tags, NO_SPLIT, 5, 0).tolist() == [4, 7]
 

@@ -13,7 +13,7 @@ from remote_photos import N, content, picture
 from visterm.core.errors import StorageError
 from visterm.core.remote import RemotePath
 from visterm.features import remote_folder as lease_module
-from visterm.features.contents import UNFINISHED
+from visterm.features.folder import UNFINISHED
 from visterm.features.job import encode_folder
 from visterm.features.remote_folder import Lease
 

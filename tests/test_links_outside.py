@@ -8,7 +8,7 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.core.types import Skipped
 from visterm.library.export.items import ExportItem, Predicted
-from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.library.export.writing import export_tags, make_target
 from visterm.library.photos import LEADS_OUT, stays_inside
 
 SEA = (Predicted("sea", 0.9),)
@@ -78,10 +78,6 @@ def test_tags_are_not_written_through_a_link_out_of_the_folder(photos, tmp_path,
     (skipped,) = export_tags([ExportItem(image, (), SEA)], make_target(to))
     assert "out of its folder, and is not followed" in skipped.reason
     assert {path.name: path.read_bytes() for path in (tmp_path / "elsewhere").iterdir()} == before
-    (change,) = export_tags([ExportItem(image, (), SEA)], make_target(to, follow_links=True))
-    assert [mark.tag for mark in change.added] == ["sea"]
-    assert outside.exists()
-    assert list(undo_tags([ExportItem(image)], make_target(to, follow_links=True)))
 
 
 def test_notes_of_texts_are_not_written_through_a_link_out_of_the_folder(photos, tmp_path):
@@ -89,12 +85,3 @@ def test_notes_of_texts_are_not_written_through_a_link_out_of_the_folder(photos,
     (skipped,) = export_tags([ExportItem(photos / "000.png", (), SEA)], make_target("txt"))
     assert "out of its folder" in skipped.reason
     assert not (tmp_path / "elsewhere" / "notes").exists()
-
-
-def test_notes_of_texts_are_written_through_a_link_that_one_asks_to_follow(photos, tmp_path):
-    (photos / ".visterm_texts.jsonl").symlink_to(tmp_path / "elsewhere" / "notes")
-    (change,) = export_tags([ExportItem(photos / "000.png", (), SEA)], make_target("txt", follow_links=True))
-    assert [mark.tag for mark in change.added] == ["sea"]
-    assert '"000.txt"' in (tmp_path / "elsewhere" / "notes").read_text()
-    assert list(undo_tags([ExportItem(photos / "000.png")], make_target("txt", follow_links=True)))
-    assert not (photos / "000.txt").exists()

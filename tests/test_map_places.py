@@ -16,8 +16,7 @@ from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.encoders.chain import Chain
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_graph import averaged_into, with_outputs
-from visterm.tagging.explain import explain
-from visterm.tagging.heat_map import heat
+from visterm.tagging.explain import explain, heat
 from visterm.tagging.tagger import Tagger
 
 pytestmark = pytest.mark.usefixtures("plugin")

@@ -15,11 +15,11 @@ from visterm.data.contents import content_hash, exif_of
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import read_shard
 from visterm.data.images import image_size, read_image
-from visterm.data.query_files import read_query_file
 from visterm.data.relations import IS_A_FILE, read_related
 from visterm.data.sidecars import Sidecars, content_of, embedded_keywords
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.tables import read_table, stream_table
+from visterm.data.tag_queries import read_query_file
 from visterm.data.tag_rules import TagRules
 from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors

@@ -69,7 +69,7 @@ def test_a_command_opens_the_store_that_it_names_and_says_how_to_name_another(re
 
 
 def test_rows_in_lance_tables_of_a_store_that_nobody_named_are_not_opened():
-    from visterm.store.lance_table import _connected
+    from visterm.store.lance_rows import _connected
 
     with only_named_stores([]), pytest.raises(UserError, match="not opened"):
         _connected("s3://other/rows")

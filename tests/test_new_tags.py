@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.models.ranking import new_tags
-from visterm.models.ranking.new_tags import PENALTY, POSITIVE_WEIGHT, fit_new_tags
+from visterm.models.ranking import training
+from visterm.models.ranking.training import PENALTY, POSITIVE_WEIGHT, fit_new_tags
 
 
 def drawn():
@@ -34,7 +34,7 @@ def test_rows_are_the_weighted_least_squares_that_a_loop_solves():
 def test_wide_rows_have_the_same_solution(form, monkeypatch):
     U, V, positives = drawn()
     direct = fit_new_tags(form(U), V, positives)
-    monkeypatch.setattr(new_tags, "DIRECT_WIDTH", 5)
+    monkeypatch.setattr(training, "DIRECT_WIDTH", 5)
     np.testing.assert_allclose(fit_new_tags(form(U), V, positives), direct, rtol=1e-3, atol=1e-4)
 
 

@@ -8,8 +8,7 @@ import pytest
 from planted import plant_corpus
 from refusals import refused
 from visterm.core.errors import DataError, ShapeError
-from visterm.models.parts.objects_and_parts import ObjectsAndParts
-from visterm.models.parts.pairs import ranks_of_pairs
+from visterm.models.parts.objects_and_parts import ObjectsAndParts, ranks_of_pairs
 from visterm.models.ranking.wsabie import Wsabie
 
 SMALL = {"dim": 8, "epochs": 10, "learning_rate": 0.02, "block": 16}

@@ -21,7 +21,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import UserError
 from visterm.library.dictionary import merge_tags
-from visterm.library.earlier_runs import shown_runs
+from visterm.library.runs import shown_runs
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.app import create_app

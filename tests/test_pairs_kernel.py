@@ -11,7 +11,7 @@ from reference.pairs import pairs_in_order
 from refusals import refused
 from visterm.core.errors import DataError, ShapeError
 from visterm.kernels.pairs import COLUMNS, FIRST_ROWS, pair_ranks, pair_terms, top_pairs
-from visterm.models.parts.pairs import best_pairs, label_terms, ranks_of_pairs
+from visterm.models.parts.objects_and_parts import best_pairs, label_terms, ranks_of_pairs
 
 
 def normal(rng, *shape):

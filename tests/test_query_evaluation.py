@@ -17,8 +17,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, UserError
 from visterm.core.queries import weigh_words
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import QueryRow, read_query_file
-from visterm.data.tag_queries import queries_of_tags
+from visterm.data.tag_queries import QueryRow, queries_of_tags, read_query_file
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.metrics.retrieval import rank_queries

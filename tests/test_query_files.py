@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visterm.core.errors import TagFileError
-from visterm.data.query_files import QueryRow, judge_images, read_query_file
+from visterm.data.tag_queries import QueryRow, judge_images, read_query_file
 
 
 def write(path, text):

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from reference import ranking as reference
 from refusals import refused
 from visterm.kernels.dot import prefetch_row
-from visterm.kernels.draws import SortedTags, draw_adaptive, draw_dimension, draw_rank, sort_tags
 from visterm.kernels.random import draw_many, draw_unit, stream_of
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
@@ -20,8 +19,13 @@ from visterm.kernels.warp import (
     Pool,
     PositiveTags,
     RankLoss,
+    SortedTags,
     add_tag_steps,
+    draw_adaptive,
+    draw_dimension,
+    draw_rank,
     draw_violators,
+    sort_tags,
     weigh_pairs,
 )
 from visterm.models.epochs import rate_factor

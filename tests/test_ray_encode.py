@@ -19,8 +19,7 @@ from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.executor import Executor
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
-from visterm.features.contents import UNFINISHED
-from visterm.features.folder import FeatureFolder
+from visterm.features.folder import UNFINISHED, FeatureFolder
 from visterm.features.job import EncodeJob, KnownRows, encode_folder
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")

@@ -15,7 +15,7 @@ from visterm.cli.command_line import words_last
 from visterm.cli.output import Bars
 from visterm.core.errors import UserError
 from visterm.core.progress import reported
-from visterm.tagging.heat_map import format_of
+from visterm.tagging.explain import format_of
 from visterm.tagging.tagger import Tagger
 
 

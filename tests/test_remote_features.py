@@ -17,7 +17,7 @@ from visterm.core.errors import CorruptFileError, EncoderMismatchError, StorageE
 from visterm.core.remote import RemotePath
 from visterm.core.types import Skipped
 from visterm.features import remote_folder as lease_module
-from visterm.features.contents import UNFINISHED, is_features
+from visterm.features.folder import UNFINISHED, is_features
 from visterm.features.job import encode_folder
 from visterm.features.remote_folder import ShardCache, feature_folder
 from visterm.features.stored import Features

@@ -192,7 +192,7 @@ def test_paths_of_this_machine_never_load_fsspec(tmp_path):
     (tmp_path / "a.png").write_bytes(picture("red"))
     code = (
         "import sys\nfrom visterm.data.images import decode_images\nfrom visterm.data.image_folders import images_in\n"
-        "from visterm.features.contents import is_features\n"
+        "from visterm.features.folder import is_features\n"
         f"assert not is_features({str(tmp_path)!r})\n"
         f"assert len(list(decode_images(images_in('file://{tmp_path}')))) == 1\n"
         "assert 'fsspec' not in sys.modules, 'fsspec'"

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.models import Ridge, Wsabie
-from visterm.models.ranking import ridge_start
-from visterm.models.ranking.ridge_start import ALPHA, SPREAD, ridge_factors
+from visterm.models.ranking import embedding_ranking
+from visterm.models.ranking.embedding_ranking import ALPHA, SPREAD, ridge_factors
 
 RNG = np.random.default_rng
 
@@ -45,7 +45,7 @@ def test_too_many_weights_or_too_few_tags_have_no_factors_and_training_starts_at
     X, Y = drawn(700)
     assert ridge_factors(X, Y[:, :2], X, 5, RNG(0)) is None
     random = Wsabie(init="random", dim=6, epochs=3, random_state=1).fit(X, Y)
-    monkeypatch.setattr(ridge_start, "MAX_WEIGHTS", 100)
+    monkeypatch.setattr(embedding_ranking, "MAX_WEIGHTS", 100)
     other = Wsabie(init="ridge", dim=6, epochs=3, random_state=1).fit(X, Y)
     np.testing.assert_array_equal(other.tag_rows_, random.tag_rows_)
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from visterm import Catalogue, Tagger
-from visterm.library.search.judgements import merged_photos
 from visterm.library.search.ranking import MAX_DROPPED, best_by
 from visterm.models.confidence.calibration import Calibration
 from visterm.store import current_rows, row_index, stored_rows
@@ -245,17 +244,6 @@ def test_rows_that_are_copied_have_the_same_products(both, monkeypatch):
         for ids in (some, some, some.copy(), some.copy()):
             assert rows.products_with_cached_rows(Q, ids) == pytest.approx(expected, rel=1e-5, abs=1e-5)
         assert sum(copy.nbytes for _, copy in rows._row_copies.values()) <= current_rows.MAX_COPIED_BYTES or most == 0
-
-
-def test_merged_photos_stand_where_they_did_in_their_parts():
-    rng = np.random.default_rng(6)
-    for sizes in ([], [4], [5, 0], [20, 30], [1, 40, 12]):
-        parts = [np.sort(rng.permutation(60)[:size]) for size in sizes]
-        ids, places, back = merged_photos(parts)
-        together = np.concatenate([np.empty(0, np.int64), *parts])
-        assert ids.tolist() == sorted(set(together.tolist()))
-        assert together[places].tolist() == ids.tolist()
-        assert ids[back].tolist() == together.tolist()
 
 
 def test_what_people_said_of_a_tag_is_the_same_array_until_they_say_more(both):

@@ -27,7 +27,7 @@ from visterm.core.errors import DataError, StorageError
 from visterm.encoders.effnet_lite import weights_file
 from visterm.encoders.named import TABLE_ENV
 from visterm.learning.fit_request import FitRequest
-from visterm.library.earlier_runs import earlier_runs
+from visterm.library.runs import earlier_runs
 from visterm.library.start import catalogue_of, learn_first, open_or_start
 from visterm.web.app import create_app
 

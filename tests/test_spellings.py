@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from visterm.data.spellings import (
+from visterm.tagging.tag_groups import (
     DOUBLED,
     EXCHANGED,
     LEFT_OUT,

@@ -15,11 +15,20 @@ from drawn_pictures import GROUPS
 from test_search_grid import fitted
 from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.spellings import DOUBLED, EXCHANGED, LEFT_OUT, PLURAL, TWO_SLIPS
 from visterm.data.tag_rules import Alias, TagRules
 from visterm.library.dictionary import suggest_merges
 from visterm.store.images import NewImage
-from visterm.tagging.tag_groups import SIMILAR_IMAGES, AliasPair, alias_pairs, aliases_of
+from visterm.tagging.tag_groups import (
+    DOUBLED,
+    EXCHANGED,
+    LEFT_OUT,
+    PLURAL,
+    SIMILAR_IMAGES,
+    TWO_SLIPS,
+    AliasPair,
+    alias_pairs,
+    aliases_of,
+)
 
 # -- pairs -------------------------------------------------------------------------------------------------------------
 

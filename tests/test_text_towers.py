@@ -20,8 +20,7 @@ from visterm.core.errors import DataError, StorageError, UnknownNameError, UserE
 from visterm.encoders import word_rows as words_module
 from visterm.encoders.named import TABLE_ENV, make_encoder, network_named
 from visterm.encoders.onnx import Onnx
-from visterm.encoders.text_tower import OnnxTextTower, prepared_text
-from visterm.encoders.word_rows import prompts_of, word_cache_path, word_rows
+from visterm.encoders.word_rows import OnnxTextTower, prepared_text, prompts_of, word_cache_path, word_rows
 
 LONG = " ".join(f"{word}{i}" for i in range(40) for word in ("husky", "snow"))
 KINDS = ["clip", "siglip"]

@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from visterm.core import threads
-from visterm.core.threads import OtherProcessors, Team, one_blas_thread, standing_team
+from visterm.core.threads import Team, one_blas_thread, standing_team
 
 
 def blas_threads():
@@ -83,29 +83,3 @@ def test_a_team_ends_its_threads():
     with Team(3) as team:
         team.run(str, 9)
     assert not [thread for thread in threading.enumerate() if thread in team._pool._threads]
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not place threads")
-@pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda _: [0])(0)) < 2, reason="one processor only")
-def test_helpers_are_kept_off_the_processor_of_the_caller():
-    mine = os.sched_getaffinity(0)
-    here = min(mine)
-    places = OtherProcessors()
-    helper = threading.Thread(target=lambda: (places.enter(), entered.set(), leave.wait()))
-    entered, leave = threading.Event(), threading.Event()
-    helper.start()
-    entered.wait()
-    try:
-        os.sched_setaffinity(0, {here})
-        places.avoid_current_processor()
-        assert os.sched_getaffinity(helper.native_id) == mine, "with one processor to use there is no other"
-        os.sched_setaffinity(0, mine)
-        places._processor = lambda: here
-        places._last_placement = (-1, 0)
-        places.avoid_current_processor()
-        assert os.sched_getaffinity(helper.native_id) == mine - {here}
-        assert os.sched_getaffinity(0) == mine
-    finally:
-        os.sched_setaffinity(0, mine)
-        leave.set()
-        helper.join()

@@ -11,8 +11,7 @@ from reference import pamir as reference
 from refusals import refused
 from visterm.core.errors import UserError
 from visterm.metrics.retrieval import measure_queries, rank_queries
-from visterm.models.pamir.pamir import Pamir
-from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, ideal_gains, rank_weights
+from visterm.models.pamir.pamir import TOP_LOSSES, Pamir, TopTripletTraining, ideal_gains, rank_weights
 
 
 @pytest.fixture(autouse=True)

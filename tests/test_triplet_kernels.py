@@ -12,7 +12,7 @@ from reference import pamir as reference
 from visterm.kernels.passive_aggressive import draw_triplet
 from visterm.kernels.random import stream_of
 from visterm.kernels.sorted_lists import intersect_lists
-from visterm.models.pamir.triplet_training import TripletTraining
+from visterm.models.pamir.pamir import TripletTraining
 
 FORMS = pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 

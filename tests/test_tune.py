@@ -49,17 +49,17 @@ def fits(monkeypatch):
     seen = Fits()
     judge = trying.fit_judged
 
-    def counted(model, parts, metric, progress):
+    def counted(model, parts, progress):
         if len(seen) == seen.stop:
             raise KeyboardInterrupt
         seen.append({name: getattr(model, name) for name in GRID if hasattr(model, name)})
-        return judge(model, parts, metric, progress)
+        return judge(model, parts, progress)
 
     monkeypatch.setattr(trying, "fit_judged", counted)
     return seen
 
 
-HOW = ("grid", "n_random", "metric", "executor", "say", "progress")
+HOW = ("grid", "n_random", "executor", "say", "progress")
 """What `tune` takes beside a request."""
 
 
@@ -129,7 +129,7 @@ def test_only_what_a_trial_depends_on_makes_it_anew(tmp_path, fits):
     assert len(fits) == 1
     search(tmp_path / "run", grid={"dim": [2, 3]})
     assert len(fits) == 2
-    for changed in ({"seed": 1}, {"metric": "p@1"}, {"model_params": {"epochs": 3}}, {"valid": 0.3}, {"min_count": 20}):
+    for changed in ({"seed": 1}, {"model_params": {"epochs": 3}}, {"valid": 0.3}, {"min_count": 20}):
         before = len(fits)
         search(tmp_path / "run", grid=one, **changed)
         assert len(fits) == before + 1, changed
@@ -145,10 +145,10 @@ def test_a_file_of_something_else_beside_the_run_is_left_alone(tmp_path, fits):
 def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, monkeypatch):
     judge = trying.fit_judged
 
-    def diverging(model, parts, metric, progress):
+    def diverging(model, parts, progress):
         if model.dim > 2:
             raise DivergedError("tag_rows_ became infinite")
-        return judge(model, parts, metric, progress)
+        return judge(model, parts, progress)
 
     monkeypatch.setattr(trying, "fit_judged", diverging)
     tuned = search(tmp_path / "run", grid={"dim": [4, 2, 3]})
@@ -164,8 +164,6 @@ def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, 
     [
         ({"grid": {"dmi": [2]}}, "Did you mean 'dim'"),
         ({"grid": {"dim": [2, 0]}}, "dim is 0"),
-        ({"metric": "mpa"}, "Did you mean 'map'"),
-        ({"metric": "psib@5"}, "psib@5 needs to know"),
         ({"valid": 1.0}, "valid is 1;"),
     ],
 )

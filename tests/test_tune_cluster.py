@@ -46,7 +46,7 @@ def test_a_machine_that_is_lost_has_its_trial_done_again(no_ray_engine, tmp_path
         losing.join()
     finally:
         cluster.shutdown()
-    expected = try_settings(model_that(lambda: None), {}, parts(), "map", SILENT).value
+    expected = try_settings(model_that(lambda: None), {}, parts(), SILENT).value
     assert {number: (trial.settings, trial.value) for number, trial in told.items()} == {
         number: ({"a": number}, expected) for number in range(3)
     }

@@ -38,7 +38,7 @@ def no_engine(monkeypatch):
     monkeypatch.setattr("visterm.cluster.running_cluster", refused)
 
 
-HOW = ("grid", "n_random", "metric", "executor", "say", "progress")
+HOW = ("grid", "n_random", "executor", "say", "progress")
 """What `tune` takes beside a request."""
 
 
@@ -87,7 +87,7 @@ def test_a_worker_that_dies_has_its_trial_done_again_and_what_diverges_is_a_tria
             Candidate(whole, {"a": 3}),
         ]
     )
-    expected = try_settings(whole, {}, parts(), "map", SILENT).value
+    expected = try_settings(whole, {}, parts(), SILENT).value
     assert (tmp_path / "starts").read_text() == "xx"
     assert {number: (trial.settings, trial.value, trial.error) for number, trial in told.items()} == {
         0: ({"a": 1}, expected, None),

@@ -16,7 +16,7 @@ from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.summaries import precision_summary
 from visterm.features.training_rows import read_corpus
 from visterm.metrics.significance import share_of_right
-from visterm.models.confidence.cutoffs import cutoff_for_precision, cutoff_of_best_f1
+from visterm.models.confidence.calibration import cutoff_for_precision, cutoff_of_best_f1
 from visterm.tagging.tagger import Tagger
 
 N, N_TEST = 500, 300

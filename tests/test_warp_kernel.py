@@ -8,7 +8,6 @@ import scipy.sparse as sp
 
 from reference import warp as reference
 from visterm.kernels.dot import dot
-from visterm.kernels.draws import draw_geometric
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, limit_norms, make_rule, mix_rows, move_rows
 from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
@@ -20,6 +19,7 @@ from visterm.kernels.warp import (
     PositiveTags,
     RankLoss,
     add_tag_steps,
+    draw_geometric,
     draw_violators,
     loss_and_slope,
     weigh_pairs,

@@ -6,8 +6,7 @@ import scipy.sparse as sp
 
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import shard_bytes
-from visterm.features.contents import Contents, FirstJob, ShardEntry
-from visterm.features.folder import DATA, FeatureFolder
+from visterm.features.folder import DATA, Contents, FeatureFolder, FirstJob, ShardEntry
 from visterm.features.job import SHARD_SIZE, facts_of_encoder
 
 

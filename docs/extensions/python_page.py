@@ -66,7 +66,7 @@ def sections() -> dict[str, list[str]]:
             "visterm.learning.relations.WordRelations",
             "visterm.tagging.part_relations.label_pair",
             "visterm.tagging.tag_map.tag_map",
-            "visterm.tagging.heat_map.heat",
+            "visterm.tagging.explain.heat",
             "visterm.store.filters.Filter",
             "visterm.library.duplicates.find_duplicates",
             "visterm.features.job.encode_folder",

@@ -32,7 +32,7 @@ from visterm.core.packing import key_of
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.metrics import paired_bootstrap
-from visterm.models.parts.pairs import ranks_of_pairs
+from visterm.models.parts.objects_and_parts import ranks_of_pairs
 from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, listed_and_suggested
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source

@@ -27,7 +27,7 @@ from visterm_research.scenes import draw_library
 
 NAMES = """
 from pathlib import Path
-from visterm.features.contents import cut
+from visterm.features.folder import cut
 from visterm.features.job import encode_folder
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

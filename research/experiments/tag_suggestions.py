@@ -29,10 +29,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.spellings import kind_of_slip
 from visterm.models.blend.kept import tag_vectors
 from visterm.models.linear.ridge import Ridge
-from visterm.tagging.tag_groups import alias_pairs, aliases_of
+from visterm.tagging.tag_groups import alias_pairs, aliases_of, kind_of_slip
 
 LETTERS = "bcdfghklmnprstvz"
 VOWELS = "aeiou"

@@ -33,7 +33,7 @@ from visterm.learning.calibrating import held_out_scores
 from visterm.metrics import paired_bootstrap
 from visterm.metrics.ranking import average_precisions
 from visterm.metrics.significance import share_of_right
-from visterm.models.confidence.cutoffs import cutoff_for_precision
+from visterm.models.confidence.calibration import cutoff_for_precision
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge, choose_penalty

@@ -24,7 +24,7 @@ from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.turns import in_turns
 from threadpoolctl import threadpool_limits
 
-from visterm.models.parts.pairs import best_pairs, label_terms, ranks_of_pairs
+from visterm.models.parts.objects_and_parts import best_pairs, label_terms, ranks_of_pairs
 
 TAGS, DIM, K = 1_000, 100, 10
 ALPHA = 0.1

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from empty_catalogues import empty_catalogue
 from refusals import refused
 from visterm.core.errors import DataError, ShapeError
-from visterm.store import current_rows, lance_rows, lance_table, row_index, stored_rows
+from visterm.store import current_rows, lance_rows, row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import NewImage
 
@@ -86,7 +86,7 @@ def _small_sizes_count_as_large(request, monkeypatch):
             (lance_rows, "MAX_CACHED_BYTES", 0),
             (lance_rows, "BYTES_PER_READ", 4 * 6 * 250),
             (lance_rows, "ROWS_PER_BATCH", 100),
-            (lance_table, "ROWS_PER_BATCH", 1000),
+            (lance_rows, "ROWS_PER_BATCH", 1000),
         ):
             monkeypatch.setattr(module, name, value)
     if build is catalogue_with_index:

@@ -22,7 +22,7 @@ with imported_when_used():
     from visterm.data import images as image_files
     from visterm.features import folder as feature_folder
     from visterm.features import job as encoding
-    from visterm.tagging import annotating, annotation_job, heat_map, part_relations
+    from visterm.tagging import annotating, annotation_job, part_relations
     from visterm.tagging import explain as explaining
 
 EXAMPLES = (
@@ -154,12 +154,12 @@ def explain(
     networks with average pooling.
     """
     if out is not None:
-        heat_map.format_of(out)  # raises an error for another extension before any work
+        explaining.format_of(out)  # raises an error for another extension before any work
         options.may_replace(out)
     explanation = explaining.explain(visterm.Tagger.load(run), image, tag)
     if out is not None:
-        heat_map.heat_map_size(explanation)  # raises an error if there is no heat map, before the photo is read
-        heat_map.draw_heat(image_files.read_image(image, max_side=heat_map.PHOTO_SIDE), explanation, out)
+        explaining.heat_map_size(explanation)  # raises an error if there is no heat map, before the photo is read
+        explaining.draw_heat(image_files.read_image(image, max_side=explaining.PHOTO_SIDE), explanation, out)
         say(f"The shares are drawn in {out}")
     if json:
         emit(explanation.as_dict())

@@ -22,9 +22,9 @@ with imported_when_used():
     from visterm.features.streaming import memory as memory_sizes
     from visterm.learning import calibrating, fit_input, fit_request, fitting, part_settings
     from visterm.learning import tune as tuning
-    from visterm.library import earlier_runs
     from visterm.library import learn as learning
     from visterm.library import learned as learned_runs
+    from visterm.library import runs as catalogue_runs
     from visterm.store import catalogue as stored_catalogues
 
 EXAMPLES = (
@@ -302,11 +302,11 @@ def use(
         return
     name = run or ""
     if back:  # the current run is not read: it may be damaged
-        name = earlier_runs.run_to_go_back_to(stored_catalogues.StoredCatalogue.open(catalogue), name).fingerprint
+        name = catalogue_runs.run_to_go_back_to(stored_catalogues.StoredCatalogue.open(catalogue), name).fingerprint
     opened = visterm.Catalogue.load(catalogue, run=name)
     runs = opened.stored.runs
     old_run = runs.current()
-    filled = opened.use(opened.tagger, kind=earlier_runs.GO_BACK if back else earlier_runs.USE_RUN, progress=Bars())
+    filled = opened.use(opened.tagger, kind=catalogue_runs.GO_BACK if back else catalogue_runs.USE_RUN, progress=Bars())
     new_run = runs.current()
     if new_run == old_run:
         say(f"{catalogue} uses run {new_run.id} already.")
@@ -325,7 +325,7 @@ def _show_runs(catalogue: Path) -> None:
 
     stored = stored_catalogues.StoredCatalogue.open(catalogue)
     rows = []
-    for entry in earlier_runs.shown_runs(stored, earlier_runs.known_runs(stored)):
+    for entry in catalogue_runs.shown_runs(stored, catalogue_runs.known_runs(stored)):
         counts = ["gone" if n is None else f"{n:,}" for n in (entry.tags, entry.images)]
         comparison_cells = ["-"] * 3
         if (comparison := entry.comparison) is not None:

@@ -20,7 +20,7 @@ from visterm.core.wording import count_of, json_text, printable, printable_json
 with imported_when_used():
     from visterm.data import image_folders
     from visterm.data.tag_formats import record as tag_records
-    from visterm.features import contents
+    from visterm.features import folder as feature_folders
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -161,7 +161,7 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
     `videos` says whether the command reads videos.
     """
     not_read = image_folders.count_not_read(
-        (folder for folder in folders if not contents.is_features(folder)), videos=videos
+        (folder for folder in folders if not feature_folders.is_features(folder)), videos=videos
     )
     if not_read.text:
         say(f"Not read as photos: {not_read.text}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from itertools import islice
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -62,16 +61,11 @@ class Team:
     The caller takes parts from the front and the other threads from the back, so each processor still has its parts in
     its cache when the next job has the same shape. If the other threads start late on a busy machine, the caller runs
     their parts as well. With one thread, parts run in order.
-
-    With `avoid_caller`, the other threads don't run on the caller's processor, if the system supports that. It is for
-    jobs of a millisecond: Linux wakes threads on the caller's processor, and moves them only after some milliseconds.
     """
 
-    def __init__(self, size: int, *, avoid_caller: bool = False) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
-        self._others = OtherProcessors() if avoid_caller else None
-        enter = self._others.enter if self._others else None
-        self._pool = ThreadPoolExecutor(size - 1, "visterm", enter) if size > 1 else None
+        self._pool = ThreadPoolExecutor(size - 1, "visterm") if size > 1 else None
 
     def __enter__(self) -> Self:
         return self
@@ -101,8 +95,6 @@ class Team:
             finally:
                 pending.clear()
 
-        if self._others is not None:
-            self._others.avoid_current_processor()
         futures = [self._pool.submit(work, pending.pop) for _ in range(min(self.size, n_parts) - 1)]
         try:
             work(pending.popleft)
@@ -138,37 +130,7 @@ def map_ahead(
 @cache
 def standing_team(size: int) -> Team:
     """Return a permanent team of this size, for jobs that are shorter than starting a thread (100 µs)."""
-    return Team(size, avoid_caller=True)
-
-
-class OtherProcessors:
-    """Keeps threads off the processor of their caller, if the system supports that; this affects only the speed."""
-
-    def __init__(self) -> None:
-        self._threads: list[int] = []
-        self._last_placement = (-1, 0)  # Processor of the caller, and number of threads, at the previous call
-        has_affinity = hasattr(os, "sched_setaffinity")
-        self._processor = getattr(ctypes.CDLL(None), "sched_getcpu", None) if has_affinity else None
-
-    def enter(self) -> None:
-        """Add the calling thread to the threads."""
-        self._threads.append(threading.get_native_id())
-
-    def avoid_current_processor(self) -> None:
-        """Let the threads run on all processors of the caller except the caller's current processor."""
-        if self._processor is None:
-            return
-        placement = self._processor(), len(self._threads)
-        if placement == self._last_placement:
-            return
-        linux: Any = os  # only Linux has these functions
-        other_processors = linux.sched_getaffinity(0) - {placement[0]}
-        try:
-            for thread in self._threads if other_processors else []:
-                linux.sched_setaffinity(thread, other_processors)
-        except OSError:  # a sandbox that forbids it
-            self._processor = None
-        self._last_placement = placement
+    return Team(size)
 
 
 if hasattr(os, "register_at_fork"):

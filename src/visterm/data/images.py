@@ -22,20 +22,10 @@ from visterm.core.files import NotRegularError, open_regular
 from visterm.core.remote import RemotePath, as_path, is_remote
 from visterm.core.threads import map_ahead, resolve_jobs
 from visterm.core.types import Skipped
+from visterm.data import pillow
 from visterm.data.contents import READERS
 from visterm.data.image_folders import RAW_SUFFIXES, suffix_of
 from visterm.data.image_folders import find_images as find_images
-from visterm.data.pillow import (
-    is_raw,
-    opened_image,
-    orientation_of,
-    pillow_silenced,
-    raw_preview,
-    readable_formats,
-    reduced_size,
-    resized,
-    upright_rgb,
-)
 
 MAX_FETCH_BYTES = 2**28  # Maximum size of a single image to fetch for display, in bytes
 MAX_FETCHED_AHEAD = 32  # Maximum number of images in memory that are fetched, but not decoded yet
@@ -83,13 +73,13 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
                 "3), RGB, at least one pixel. For a matrix of features, fit a run on one: visterm.fit(X, tags)."
             )
         original_size = (image.shape[1], image.shape[0])
-        size, array = reduced_size(original_size, max_side), np.ascontiguousarray(image)
-        return array if size == original_size else np.array(resized(Image.fromarray(array), size))
+        size, array = pillow.reduced_size(original_size, max_side), np.ascontiguousarray(image)
+        return array if size == original_size else np.array(pillow.resized(Image.fromarray(array), size))
 
     if isinstance(image, Image.Image):
         try:
-            with pillow_silenced():
-                return upright_rgb(image.copy(), max_side)
+            with pillow.pillow_silenced():
+                return pillow.upright_rgb(image.copy(), max_side)
         except Exception as error:  # Pillow reads an opened file lazily; see _pixels
             raise ImageError(str(getattr(image, "filename", "") or "image"), _reason(error)) from error
 
@@ -160,11 +150,11 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     Raises ImageError if the file is missing or not an image.
     """
     try:
-        with opened_image(path, raw_preview(path) if is_raw(path) else None) as image:
+        with pillow.opened_image(path, pillow.raw_preview(path) if pillow.is_raw(path) else None) as image:
             width, height = image.size
             if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow return the rotated size
                 width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
-            return (height, width) if orientation_of(image) >= 5 else (width, height)
+            return (height, width) if pillow.orientation_of(image) >= 5 else (width, height)
     except (StorageError, ImageError):
         raise
     except Exception as error:  # hostile bytes raise any error in Pillow, as in read_image
@@ -187,19 +177,19 @@ def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -
 def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
     """Decode an image from its `content`, or from the local file at `path` if `content` is None."""
     try:
-        content = raw_preview(path, content) if suffix_of(path) in RAW_SUFFIXES else content
-        with pillow_silenced(), open_regular(path) if content is None else BytesIO(content) as file:
+        content = pillow.raw_preview(path, content) if suffix_of(path) in RAW_SUFFIXES else content
+        with pillow.pillow_silenced(), open_regular(path) if content is None else BytesIO(content) as file:
             if not file.read(1):
                 raise ImageError(path, "empty: 0 bytes")
             file.seek(0)
-            with Image.open(file, formats=readable_formats()) as image:
+            with Image.open(file, formats=pillow.readable_formats()) as image:
                 width, height = image.size
                 if width * height > (limit := max_image_pixels()):
                     reason = f"decompression bomb: {width} × {height} pixels, more than the {limit:,} allowed"
                     raise ImageError(path, reason)
                 if image.info.get("progressive"):
                     _refuse_many_scans(path, file)
-                return upright_rgb(image, max_side)
+                return pillow.upright_rgb(image, max_side)
     except ImageError:
         raise
     except MemoryError as error:

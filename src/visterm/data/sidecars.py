@@ -137,15 +137,14 @@ def content_of(path: Path) -> bytes | None:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_links: bool = False) -> None:
+def replace_file(path: Path, old: bytes | None, new: bytes | None) -> None:
     """Replace or remove a file atomically, if it has not changed since it was read.
 
     `old` is the content that was read and `new` the content to write; None means no file. A link is followed to a file
-    in its folder, and with `follow_links` also to a file elsewhere. Raises StorageError, and leaves the file unchanged,
-    if another program has changed it, it cannot be written, or it is a link out of its folder.
+    in its folder. Raises StorageError, and leaves the file unchanged, if another program has changed it, it cannot be
+    written, or it is a link out of its folder.
     """
-    if not follow_links:
-        check_stays_inside(path)
+    check_stays_inside(path)
     path = Path(os.path.realpath(path))
     if content_of(path) != old:
         raise StorageError(f"{path} was just changed by another program, so it is not written. Export again.")
@@ -167,9 +166,9 @@ def check_stays_inside(path: Path) -> None:
     """Raise StorageError if a file is a link out of its folder, so writing it would change another folder."""
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(path.parent)):
-        problem = f"{path} is a link out of its folder, and is not followed (to {target})."
-        advice = "Put a file in its place, or use `follow_links`."
-        raise StorageError(problem, setting="follow_links", value=False, advice=advice)
+        raise StorageError(
+            f"{path} is a link out of its folder, and is not followed (to {target}). Put a file in its place."
+        )
 
 
 def sweep_temporaries(folder: Path) -> None:

@@ -17,19 +17,7 @@ from visterm.core.persist import file_hash
 from visterm.core.progress import Say, silent
 from visterm.core.wording import json_text
 from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole
-from visterm.encoders.named import (
-    COMMIT_HASH,
-    Network,
-    NetworkFile,
-    expected_hash,
-    hub_client,
-    local_path,
-    lock_file,
-    locked,
-    read_lock,
-    required,
-    revision_of,
-)
+from visterm.encoders import named
 
 HUB_ORIGIN: Final = "is the hash on the hub"  # Ends the sentence "The expected hash ..."
 MAX_UNSTATED_BYTES: Final = 64 * MB  # Maximum size of a file whose size the hub does not state; files in git are small
@@ -38,7 +26,7 @@ _VALID_NAME: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^
 """Valid names of files in a repository: no "..", and no absolute path on any system."""
 
 
-def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
+def fetch_network(network: named.Network, *, say: Say = silent) -> list[str]:
     """Fetch the missing files of a network and return the paths of all its files.
 
     An interrupted download resumes. A file is stored if it is complete and its SHA-256 is that of the table or of the
@@ -51,7 +39,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     DiskError if the disk is full or fails.
     """
     if network.package is not None:
-        path = required(network, network.image)
+        path = named.required(network, network.image)
         say(f"{network.name} is in {path}, made from the weights of {network.package}. Licence: {network.licence}")
         return [path]
     if network.repository is None:
@@ -61,14 +49,14 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     paths = []
 
     for file in network.files():
-        expected = expected_hash(network, file)
-        if local_path(network, file) is None:
-            origin = "in the table" if file.sha256 else f"in {lock_file()}"
-            revision = revision_of(network)
+        expected = named.expected_hash(network, file)
+        if named.local_path(network, file) is None:
+            origin = "in the table" if file.sha256 else f"in {named.lock_file()}"
+            revision = named.revision_of(network)
             page = f"https://huggingface.co/{network.repository}"
             no_revision = (
                 f"the repository no longer has the revision {revision}. It was changed: see {page}. If you trust the "
-                f"new revision, remove the repository from {lock_file()}, and fetch again."
+                f"new revision, remove the repository from {named.lock_file()}, and fetch again."
             )
             action = f"{file.file} of {network.repository} could not be fetched"
             with hub_errors(action, page, retry_note=": it resumes where it stopped", no_revision=no_revision):
@@ -81,9 +69,9 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
                     say(f"The repository has no {file.file}: photos are prepared as the table says.")
                     continue
         elif expected is None:
-            _record(network, file, Path(required(network, file)).parts[-1 - len(Path(file.file).parts)])
-        path = required(network, file)
-        trust_note = f". Its SHA-256 was unknown: this file is trusted from now on, see {lock_file()}"
+            _record(network, file, Path(named.required(network, file)).parts[-1 - len(Path(file.file).parts)])
+        path = named.required(network, file)
+        trust_note = f". Its SHA-256 was unknown: this file is trusted from now on, see {named.lock_file()}"
         say(f"{file.file} is in {path}{'' if expected else trust_note}")
         paths.append(path)
     return paths
@@ -91,7 +79,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
 
 def _client() -> Any:
     """Return the hub's client with its modules imported. Raises MissingExtraError if it is not installed."""
-    client = hub_client()
+    client = named.hub_client()
     from huggingface_hub import errors, file_download, utils  # noqa: F401  # makes them attributes of the client
 
     return client
@@ -124,8 +112,8 @@ def fetch_file(
     url = client.hf_hub_url(repository, name, revision=revision)
     metadata = client.get_hf_file_metadata(url, headers=headers)
     etag, commit = metadata.etag or "", metadata.commit_hash or ""
-    is_other = COMMIT_HASH.fullmatch(revision) and commit != revision
-    if is_other or not (_ETAG.fullmatch(etag) and COMMIT_HASH.fullmatch(commit)):
+    is_other = named.COMMIT_HASH.fullmatch(revision) and commit != revision
+    if is_other or not (_ETAG.fullmatch(etag) and named.COMMIT_HASH.fullmatch(commit)):
         raise StorageError(
             f"{url} does not answer like a hub: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
             f"expected 40 or 64 hex digits, and {revision if is_other else '40'}. Check HF_ENDPOINT and HTTPS_PROXY."
@@ -210,12 +198,13 @@ def _check_hash(file: str, sha256: str, expected: str | None, origin: str, exist
     raise EncoderMismatchError(f"{message} If you trust the new file, change that line, and fetch again.")
 
 
-def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None = None) -> None:
-    previous = locked(network)
-    sums = {**previous.get("sha256", {}), file.file: sha256 or file_hash(required(network, file))}
+def _record(network: named.Network, file: named.NetworkFile, commit: str, sha256: str | None = None) -> None:
+    previous = named.locked(network)
+    sums = {**previous.get("sha256", {}), file.file: sha256 or file_hash(named.required(network, file))}
     entry = {"revision": previous.get("revision", commit), "sha256": sums}
-    lock_file().parent.mkdir(parents=True, exist_ok=True)
-    write_whole(lock_file(), json_text({**read_lock(), network.repository: entry}, indent=1, sort_keys=True).encode())
+    named.lock_file().parent.mkdir(parents=True, exist_ok=True)
+    entries = named.read_lock() | {network.repository: entry}
+    write_whole(named.lock_file(), json_text(entries, indent=1, sort_keys=True).encode())
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
 from visterm.encoders.preparation import Settings, boxes_of, views_of
-from visterm.encoders.text_tower import OnnxTextTower
+from visterm.encoders.word_rows import OnnxTextTower
 
 if TYPE_CHECKING:
     from visterm.encoders.onnx_graph import GraphSteps

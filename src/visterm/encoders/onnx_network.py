@@ -46,17 +46,9 @@ PROVIDERS: Final = {
 CPU_BATCH: Final = 4  # Pictures that a network processes at once on the CPU, if their rows stay the same
 CPU: Final = "CPUExecutionProvider"
 OPEN_ERRORS = (
-    ort_errors.EPFail,
-    ort_errors.Fail,
-    ort_errors.InvalidArgument,
-    ort_errors.InvalidGraph,
-    ort_errors.InvalidProtobuf,
-    ort_errors.NoSuchFile,
-    ort_errors.NotImplemented,
-    ort_errors.RuntimeException,
-    MemoryError,
-    UnicodeDecodeError,
-)
+    ort_errors.EPFail, ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.InvalidProtobuf,
+    ort_errors.NoSuchFile, ort_errors.NotImplemented, ort_errors.RuntimeException, MemoryError, UnicodeDecodeError,
+)  # fmt: skip
 """Errors that onnxruntime raises for files that are broken, hostile, or need more memory than available."""
 MAX_MESSAGE_LENGTH = 400  # Maximum length of onnxruntime's messages that are passed on
 

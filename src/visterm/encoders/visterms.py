@@ -21,25 +21,8 @@ from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
+from visterm.encoders import blocks
 from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.blocks import (
-    COLOUR_SPACES,
-    MAX_COLOURS,
-    MAX_VALUE,
-    BlockCutter,
-    Codes,
-    VistermPyramid,
-    WordFinder,
-    assign_words,
-    block_places,
-    cells_of_overlap,
-    check_levels,
-    check_numbers,
-    learn_codebook,
-    learn_palette,
-    pixel_codes,
-    weights_of_levels,
-)
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.pixels import N_PATTERNS, colour_table
@@ -147,11 +130,13 @@ class Visterms(Encoder):
     test_params: ClassVar[dict[str, object]] = {"colours": 8, "codebook": 40, "sample_blocks": 2000}
 
     learned: ClassVar[dict[str, Kind]] = {
-        "colours_": Array("float32", ("n_colours", 3), least=-MAX_VALUE, most=MAX_VALUE),
-        "codebook_": Array("float32", ("n_words", f"n_colours + {N_PATTERNS}"), least=-MAX_VALUE, most=MAX_VALUE),
+        "colours_": Array("float32", ("n_colours", 3), least=-blocks.MAX_VALUE, most=blocks.MAX_VALUE),
+        "codebook_": Array(
+            "float32", ("n_words", f"n_colours + {N_PATTERNS}"), least=-blocks.MAX_VALUE, most=blocks.MAX_VALUE
+        ),
         "scale_words_": Array("int64", ("n_codebooks",), least=1, most="n_words"),
         "spread_": Array("float32", ("n_codebooks",), least=0),
-        "idf_": Array("float32", ("n_features",), least=0, most=MAX_VALUE),
+        "idf_": Array("float32", ("n_features",), least=0, most=blocks.MAX_VALUE),
     }
 
     block: float = 1 / 6
@@ -185,17 +170,17 @@ class Visterms(Encoder):
         Raises ImageError if the image cannot be read.
         """
         check_fitted(self)
-        codes = pixel_codes(read_image(image, max_side=self._max_side), self._table())
+        codes = blocks.pixel_codes(read_image(image, max_side=self._max_side), self._table())
         with one_blas_thread():
-            return block_places(codes, *self._finder_and_pyramid(), self.idf_, root=self.root_terms)
+            return blocks.block_places(codes, *self._finder_and_pyramid(), self.idf_, root=self.root_terms)
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
         colour_sample = list(islice(sample, COLOUR_IMAGES))
         options: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
-        self.colours_ = learn_palette(colour_sample, self.colours, self.colour_space, rng, **options)
+        self.colours_ = blocks.learn_palette(colour_sample, self.colours, self.colour_space, rng, **options)
         # keep the codes of all images: their blocks are needed for the words and for the idf
-        code_of = partial(pixel_codes, table=self._table())
+        code_of = partial(blocks.pixel_codes, table=self._table())
         codes = self._describe_all(chain(colour_sample, sample), code_of, **options)
         self._learn_words(codes, rng, progress)
         self.idf_ = self._learn_idf(codes, progress)
@@ -203,7 +188,7 @@ class Visterms(Encoder):
     def _encode_batch(self, batch: list[Pixels]) -> sp.csr_array:
         table, (finder, pyramid), n_images = self._table(), self._finder_and_pyramid(), len(batch)
         with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
-            codes = team.run(lambda i: pixel_codes(batch[i], table), n_images)
+            codes = team.run(lambda i: blocks.pixel_codes(batch[i], table), n_images)
             words = team.run(partial(finder.find, codes, with_boxes=self.levels > 1), n_images)
             rows = team.run(lambda i: pyramid.row(*words[i], self.idf_, root=self.root_terms), n_images)
         return sp.csr_array(
@@ -219,7 +204,7 @@ class Visterms(Encoder):
         """Leave out later settings with their original value, so that rows stored by earlier versions stay valid."""
         return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
 
-    def _learn_words(self, codes: list[Codes], rng: np.random.Generator, progress: Progress) -> None:
+    def _learn_words(self, codes: list[blocks.Codes], rng: np.random.Generator, progress: Progress) -> None:
         """Learn the words of each scale, or of all scales together, and the mean distance of blocks to their words."""
         scales = range(len(self.scales))
         groups = [list(scales)] if self.shared_words else [[scale] for scale in scales]
@@ -233,8 +218,8 @@ class Visterms(Encoder):
             n_words = max(1, min(max_words, len(points) // MIN_BLOCKS_PER_WORD))
             options: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
             task = "learn visterms" if self.shared_words else f"learn visterms of scale {group + 1} of {n_groups}"
-            words = learn_codebook(points, n_words, rng, iterations=MAX_CODEBOOK_STEPS, task=task, **options)
-            _, scores = assign_words(points, prepare_codebook(words), n_jobs=self.n_jobs)
+            words = blocks.learn_codebook(points, n_words, rng, iterations=MAX_CODEBOOK_STEPS, task=task, **options)
+            _, scores = blocks.assign_words(points, prepare_codebook(words), n_jobs=self.n_jobs)
             squares = np.square(points).sum(axis=1) - 2 * scores
             codebooks.append(words)
             spreads.append(float(np.maximum(squares, 0).mean(dtype=np.float64)))
@@ -244,7 +229,7 @@ class Visterms(Encoder):
         self.spread_ = np.array(spreads, np.float32)
 
     def _draw_blocks(
-        self, codes: list[Codes], scales: list[int], max_blocks: int, rng: np.random.Generator
+        self, codes: list[blocks.Codes], scales: list[int], max_blocks: int, rng: np.random.Generator
     ) -> NDArray[np.float32]:
         """Draw at most `max_blocks` blocks of the given scales, all equally likely, from all images."""
         cutter = self._cutter()
@@ -262,13 +247,13 @@ class Visterms(Encoder):
         with Team(resolve_jobs(self.n_jobs)) as team:
             return np.concatenate(team.run(image_points, len(image_positions)))
 
-    def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
+    def _learn_idf(self, codes: list[blocks.Codes], progress: Progress) -> NDArray[np.float32]:
         """Return ``-log(share of images that have the word, or the word in the cell)``; 0 if no image has it."""
         finder, pyramid = self._finder_and_pyramid()
         n_columns = len(self.codebook_) * (4**self.levels - 1) // 3  # in 1 + 4 + 16 ... cells
         unit_idf, n_images_with = np.ones(n_columns, np.float32), np.zeros(n_columns, np.int64)
 
-        def columns(batch: list[Codes], i: int) -> NDArray[np.int32]:
+        def columns(batch: list[blocks.Codes], i: int) -> NDArray[np.int32]:
             return pyramid.row(*finder.find(batch, i, with_boxes=self.levels > 1), unit_idf, root=False)[1]
 
         n_jobs = min(resolve_jobs(self.n_jobs), len(codes))
@@ -282,25 +267,25 @@ class Visterms(Encoder):
         idf[n_images_with > 0] = -np.log(n_images_with[n_images_with > 0] / len(codes))
         return idf
 
-    def _cutter(self) -> BlockCutter:
-        sides, cells = tuple(self.block * float(scale) for scale in self.scales), cells_of_overlap(self.overlap)
-        return BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
+    def _cutter(self) -> blocks.BlockCutter:
+        sides, cells = tuple(self.block * float(scale) for scale in self.scales), blocks.cells_of_overlap(self.overlap)
+        return blocks.BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
 
     def _table(self) -> NDArray[np.uint8]:
         return self._cached(colour_table, self.colours_, self.colour_space == "lab")
 
-    def _finder_and_pyramid(self) -> tuple[WordFinder, VistermPyramid]:
+    def _finder_and_pyramid(self) -> tuple[blocks.WordFinder, blocks.VistermPyramid]:
         """Return the word finder for blocks, which is created once, and the layout of rows."""
-        pyramid = VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
+        pyramid = blocks.VistermPyramid(len(self.codebook_), blocks.weights_of_levels(self.levels, self.level_weights))
         return self._finder(self.codebook_, self.scale_words_, self.spread_, self._cutter()), pyramid
 
-    def _finder(self, *parts: Any) -> WordFinder:
+    def _finder(self, *parts: Any) -> blocks.WordFinder:
         """Return the word finder for a codebook, the words of its scales, their spread, and a cutter."""
-        return self._cached(WordFinder, *parts, self.neighbours, self.softness)
+        return self._cached(blocks.WordFinder, *parts, self.neighbours, self.softness)
 
     def _check_learned(self) -> None:
-        if len(self.colours_) > MAX_COLOURS:
-            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
+        if len(self.colours_) > blocks.MAX_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {blocks.MAX_COLOURS}")
         n_codebooks = 1 if self.shared_words else len(self.scales)
         if len(self.scale_words_) != n_codebooks or self.scale_words_.sum() != len(self.codebook_):
             expected = f"the words of {n_codebooks} codebooks, {len(self.codebook_)} in total"
@@ -312,11 +297,11 @@ class Visterms(Encoder):
     def _check_params(self) -> None:
         for name in ("colours", "codebook", "neighbours", "max_side", "sample_blocks", "batch_size"):
             check_count(getattr(self, name), name)
-        check_number(self.colours, "colours", least=1, most=MAX_COLOURS)
+        check_number(self.colours, "colours", least=1, most=blocks.MAX_COLOURS)
         for name in ("block", "texture_weight", "softness"):
-            check_number(getattr(self, name), name, above=0, most=MAX_VALUE)
+            check_number(getattr(self, name), name, above=0, most=blocks.MAX_VALUE)
         expected = f"1 to {MAX_SCALES} numbers above 0, such as (0.5, 1, 2)"
-        check_numbers(self.scales, "scales", expected)
+        blocks.check_numbers(self.scales, "scales", expected)
         if len(self.scales) > MAX_SCALES:
             raise UserError(setting="scales", value=self.scales, expected=expected)
 
@@ -325,6 +310,6 @@ class Visterms(Encoder):
                 f"The largest block would be {self.block * max(self.scales):g} of the long side.", setting="block",
                 value=self.block, expected="blocks of at most 1, times each of `scales`",
             )  # fmt: skip
-        cells_of_overlap(self.overlap)
-        check_levels(self.levels, self.level_weights)
-        check_choice(self.colour_space, "colour_space", COLOUR_SPACES)
+        blocks.cells_of_overlap(self.overlap)
+        blocks.check_levels(self.levels, self.level_weights)
+        check_choice(self.colour_space, "colour_space", blocks.COLOUR_SPACES)

@@ -20,7 +20,7 @@ from visterm.core.wording import count_of
 from visterm.core.writing import Place
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
-from visterm.data.query_files import QueryRow, read_query_file
+from visterm.data.tag_queries import QueryRow, read_query_file
 from visterm.data.tag_rules import Rules, TagRules
 from visterm.evaluation.evaluate import (
     DEFAULT_METRICS,

@@ -13,20 +13,10 @@ from numpy.typing import NDArray
 
 from visterm.core.types import Tag
 from visterm.core.wording import count_of
+from visterm.evaluation import summaries
 from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
 from visterm.evaluation.html_report import MACROS, SMALL_THUMBNAIL_SIDE, Cell, Report, Shown
 from visterm.evaluation.query_evaluation import MAX_CURVE_RANK, RECALLS, QueryEvaluation
-from visterm.evaluation.summaries import (
-    CURVE_KS,
-    METRIC_OF_TAG_MEASURE,
-    PRECISION_HEADER,
-    TAG_K,
-    Figures,
-    band_figure,
-    band_metrics,
-    interval_text,
-    precision_cells,
-)
 from visterm.metrics import check_metrics
 from visterm.metrics.retrieval import MIN_EASY_IMAGES
 
@@ -60,7 +50,7 @@ class Series(NamedTuple):
     values: Sequence[float]
 
 
-def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> Report:
+def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: summaries.Figures) -> Report:
     """Return the page on annotation; `PAGE_METRICS` must be measured, `results` come from `annotation_results`."""
     left_out_note = f", of which {evaluation.n_unknown:,} are not in the vocabulary" if evaluation.n_unknown else ""
     report = Report(
@@ -85,7 +75,7 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
     return report
 
 
-def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: Figures) -> Report:
+def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: summaries.Figures) -> Report:
     """Return the page on searches for the runs with these names; `results` come from `query_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
@@ -100,7 +90,7 @@ def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: Figur
     return report
 
 
-def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None:
+def _add_metrics(report: Report, names: Sequence[str], results: summaries.Figures) -> None:
     report.section(
         "Measures",
         "Below each value is its 95 % bootstrap interval over images (for measures of tags and words: over tags)."
@@ -117,7 +107,7 @@ def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None
     report.cells(["measure", *names], rows)
 
 
-def _add_precision_curves(report: Report, names: Sequence[str], results: Figures) -> None:
+def _add_precision_curves(report: Report, names: Sequence[str], results: summaries.Figures) -> None:
     runs = results["runs"]
     report.section(
         "Precision as more tags are given",
@@ -128,22 +118,22 @@ def _add_precision_curves(report: Report, names: Sequence[str], results: Figures
     recalls = [run["recall_at_k"] for run in runs]
     rows = [
         [Cell(str(k)), *(Cell(f"{run[kind][k - 1]:.3f}") for kind in ("precision_at_k", "recall_at_k") for run in runs)]
-        for k in CURVE_KS
+        for k in summaries.CURVE_KS
     ]
     header = ["k", *(f"{kind}{f', {name}' * (len(names) > 1)}" for kind in ("precision", "recall") for name in names)]
-    by_k = line_chart("Precision at k", "k", "precision", [list(CURVE_KS)] * len(runs), precisions)
+    by_k = line_chart("Precision at k", "k", "precision", [list(summaries.CURVE_KS)] * len(runs), precisions)
     by_recall = line_chart("Precision by recall", "recall", "precision", recalls, precisions)
     report.columns([(by_k, header, rows), (by_recall, (), ())])
 
 
-def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -> None:
+def _add_bands(report: Report, names: Sequence[str], bands: Sequence[summaries.Figures]) -> None:
     """Add a table per run, with one row per band of `band_summary`."""
     report.section(
         "Rare and frequent tags",
         "Tags in bands by their number of training images. Every image gets its five best tags from all bands; the "
         "means are over the tags of the band that a measured image has.",
     )
-    metrics = band_metrics(bands)
+    metrics = summaries.band_metrics(bands)
     for number, name in enumerate(names):
         rows = []
         for band in bands:
@@ -155,7 +145,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -
         report.cells(header, rows, name if len(names) > 1 else "")
 
 
-def _add_precision(report: Report, precision: Figures) -> None:
+def _add_precision(report: Report, precision: summaries.Figures) -> None:
     """Add a table per run; `precision` comes from `precision_summary`."""
     wanted, runs = precision["wanted"], precision["runs"]
     report.section(
@@ -164,13 +154,15 @@ def _add_precision(report: Report, precision: Figures) -> None:
         "held-out images. Below each share of right tags is its 95 % interval.",
     )
     for run in runs:
-        rows = [[Cell(text, note) for text, note in precision_cells(row, wanted)] for row in run["bands"]]
-        report.cells(PRECISION_HEADER, rows, run["run"] if len(runs) > 1 else "")
+        rows = [[Cell(text, note) for text, note in summaries.precision_cells(row, wanted)] for row in run["bands"]]
+        report.cells(summaries.PRECISION_HEADER, rows, run["run"] if len(runs) > 1 else "")
 
 
-def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> None:
+def _add_tags(
+    report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: summaries.Figures
+) -> None:
     counts = np.array(results["tag_images"])
-    precision = evaluation.values[0][METRIC_OF_TAG_MEASURE["average precision"]]
+    precision = evaluation.values[0][summaries.METRIC_OF_TAG_MEASURE["average precision"]]
     frequent_tags = np.lexsort((np.arange(counts.size), -counts))
     frequent_tags = frequent_tags[counts[frequent_tags] > 0][:N_CHART_TAGS]
     min_images = min(MIN_TAG_IMAGES, int(counts.max(initial=0)))
@@ -178,8 +170,9 @@ def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[
     worst_tags = rated_tags[np.lexsort((-counts[rated_tags], precision[rated_tags]))][:N_CHART_TAGS]
     report.section(
         "Tag by tag",
-        f"Average precision: of all images, ranked by the score of the tag. Recall at {TAG_K}: the share of the tag's "
-        f"images that get it among their {TAG_K} tags. In brackets: the number of images with the tag.",
+        "Average precision: of all images, ranked by the score of the tag. "
+        f"Recall at {summaries.TAG_K}: the share of the tag's images that get it among their {summaries.TAG_K} tags. "
+        "In brackets: the number of images with the tag.",
     )
 
     for heading, tags in (
@@ -189,14 +182,16 @@ def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[
         report.subsection(heading)
         labels = [(evaluation.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in tags]
         charts = []
-        for measure in ("average precision", f"recall@{TAG_K}"):
-            values = [run_values[METRIC_OF_TAG_MEASURE[measure]][tags].tolist() for run_values in evaluation.values]
+        for measure in ("average precision", f"recall@{summaries.TAG_K}"):
+            values = [
+                run_values[summaries.METRIC_OF_TAG_MEASURE[measure]][tags].tolist() for run_values in evaluation.values
+            ]
             bars = [Series(name, tag_values) for name, tag_values in zip(names, values, strict=True)]
             charts.append((bar_chart(f"{heading}: {measure}", measure, labels, bars), (), ()))
         report.columns(charts)
 
 
-def _add_differences(report: Report, results: Figures, measures: Sequence[str], items: str) -> None:
+def _add_differences(report: Report, results: summaries.Figures, measures: Sequence[str], items: str) -> None:
     """Add a section that compares all pairs of runs, with a table per measure, if there are several runs.
 
     `results` has the ``runs`` and ``pairs`` of a summary; `items` is the noun for the compared items: "images".
@@ -248,7 +243,7 @@ def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Seque
         report.tagged(cards)
 
 
-def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> None:
+def _add_kinds(report: Report, results: summaries.Figures, measures: Sequence[str]) -> None:
     """Add a table of kinds by measures for a single run; for several runs, a table of kinds by runs per measure."""
     report.section(
         "Measures by kind of query",
@@ -275,9 +270,9 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         report.cells(["queries", "number", *(name for name, _, _ in columns)], rows, caption)
 
 
-def _cell(figures: Figures, metric: str, mark: str = "") -> Cell:
+def _cell(figures: summaries.Figures, metric: str, mark: str = "") -> Cell:
     """Return the cell of a metric with its interval; a dash if it has no value."""
-    return Cell(band_figure(figures, metric), interval_text(figures.get(metric)), mark)
+    return Cell(summaries.band_figure(figures, metric), summaries.interval_text(figures.get(metric)), mark)
 
 
 def _add_query_curves(report: Report, evaluation: QueryEvaluation, names: Sequence[str]) -> None:

@@ -19,8 +19,7 @@ from visterm.core.queries import CONFIDENCE, weigh_words
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import QueryRow, judge_images
-from visterm.data.tag_queries import queries_of_tags, relevant_images
+from visterm.data.tag_queries import QueryRow, judge_images, queries_of_tags, relevant_images
 from visterm.evaluation.evaluate import encode_for_all
 from visterm.features.training_rows import TRAIN_SPLIT, VALID_SPLIT
 from visterm.learning.part_settings import check_combination

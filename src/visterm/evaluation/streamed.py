@@ -27,15 +27,7 @@ from visterm.data.relations import IS_A_FILE, read_related, sibling_sets
 from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name
 from visterm.data.tag_formats.tables import check_in_file, stream_table
 from visterm.evaluation.evaluate import without_undefined
-from visterm.features.streaming.joining import (
-    BATCH_ROWS,
-    NO_SPLIT,
-    OTHER,
-    TRAIN,
-    JoinedTable,
-    batches_of,
-    unmatched_remark,
-)
+from visterm.features.streaming.joining import BATCH_ROWS, NO_SPLIT, OTHER, TRAIN, JoinedTable, batches_of
 from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint
 from visterm.metrics import check_metrics, measure
@@ -197,7 +189,6 @@ class MeasuredTags(JoinedTable):
 
     def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
         """Read the table: store the splits and tags of images; append images without features to `unread`."""
-        n_missing, n_matched, example = 0, 0, ""
         without_row = {item.image: item for item in self.shards.skipped()}
         vocabulary = self._vocabulary
 
@@ -215,14 +206,12 @@ class MeasuredTags(JoinedTable):
             self._splits.update(row.split for row in batch if row.split is not None)
             matched, missing = self.match(batch, [bit_of(row.split) for row in batch])
             self._pairs.add([(position, number_of(tag)) for row, position in matched for tag in row.tags])
-            n_matched += len(matched)
             for row, bit in missing:
                 item = without_row.get(row.image) or without_row.get(plain_name(row.image))
                 if item is None:
-                    n_missing += 1
-                    example = example or row.image
+                    self.miss(row.image)
                 else:
                     unread.append((bit, item))
 
-        self.remarks += unmatched_remark(self.shards, n_matched, n_missing, example)
+        self.remark_unmatched()
         self.remarks += contradiction_remarks(self._contradictions)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.evaluation.evaluate import AnnotationEvaluation, Ranker, figures_of, is_mean
 from visterm.evaluation.query_evaluation import RECALLS, QueryEvaluation
-from visterm.metrics.bands import band_values, frequency_bands
+from visterm.metrics.annotation import band_values, frequency_bands
 from visterm.metrics.significance import compare_pairs, interval_of, share_of_right
 from visterm.tagging.annotating import cutoff_of
 

@@ -28,8 +28,7 @@ from visterm.data.feature_shards import SUFFIX, Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, Unsearched, image_names, is_there
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import encoder_line, make_encoder
-from visterm.features.contents import Contents, FirstJob, ShardEntry, cut
-from visterm.features.folder import FeatureFolder, naming_a_full_disk
+from visterm.features.folder import Contents, FeatureFolder, FirstJob, ShardEntry, cut, naming_a_full_disk
 from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import FolderRows, StoredRow
@@ -68,7 +67,6 @@ def encode_folder(
     encoder_params: Mapping[str, object] | None = None,
     run: str | os.PathLike[str] | None = None,
     shard_size: int | None = None,
-    seed: int = 0,
     n_jobs: int | None = None,
     executor: Executor | None = None,
     say: Say = silent,
@@ -77,7 +75,7 @@ def encode_folder(
     """Write the feature rows of all images of a folder into a features folder, with the encoder that made them.
 
     The shards, of about `shard_size` images, are files of safetensors in ``out/data``. Their content depends on the
-    encoder, the seed and the images, not on how often the job was killed. The encoder is given as for `Tagger`; None
+    encoder and the images, not on how often the job was killed. The encoder is given as for `Tagger`; None
     means the folder's own, or that of `run`, or `default_encoder`, which `say` reports. An encoder that learns is
     fitted on all images of the first run; `encoder_params` are its settings. In an existing folder, only images with
     new content are encoded, by the encoder fitted first, and rows of missing images are dropped. The folder keeps its
@@ -96,7 +94,7 @@ def encode_folder(
     folder.check_path()
     executor = Executor(n_jobs) if executor is None else executor
     n_jobs = executor.n_jobs
-    requested = _requested_encoder(folder, encoder, encoder_params or {}, run, seed, n_jobs)
+    requested = _requested_encoder(folder, encoder, encoder_params or {}, run, n_jobs)
     root = absolute(images)
     unsearched = Unsearched()
     names = image_names(images, unsearched=unsearched)
@@ -153,7 +151,6 @@ def _requested_encoder(
     encoder: str | None,
     params: Mapping[str, object],
     run: str | os.PathLike[str] | None,
-    seed: int,
     n_jobs: int | None,
 ) -> AnyEncoder | None:
     """Return the requested encoder; None if there is no request. Settings alone modify the folder's encoder."""
@@ -165,14 +162,13 @@ def _requested_encoder(
                 setting="encoder", value=encoder, advice="Leave `encoder` or `run` out.",
             )  # fmt: skip
         requested = load_estimator(ENCODERS, open_folder(run, "run"), "encoder").set_known(n_jobs=n_jobs)
-    elif encoder is None and (params or seed) and folder.has_encoder():
+    elif encoder is None and params and folder.has_encoder():
         requested, _ = folder.load_encoder(n_jobs)
-        settings = requested.get_params(deep=False)
-        settings |= ({"random_state": seed} if seed and "random_state" in settings else {}) | dict(params)
+        settings = {**requested.get_params(deep=False), **params}
         ENCODERS.create(ENCODERS.name_of(requested), **settings)  # raises if a name is unknown
         requested.set_params(**settings)
-    elif encoder is not None or params or seed:
-        requested = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
+    elif encoder is not None or params:
+        requested = make_encoder(encoder, params, {"random_state": 0, "n_jobs": n_jobs})
     else:
         return None
 

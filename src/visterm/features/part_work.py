@@ -14,8 +14,7 @@ from visterm.core.progress import Progress
 from visterm.core.types import Skipped
 from visterm.core.wording import json_text
 from visterm.core.writing import write_whole
-from visterm.features.contents import NOTE, ShardEntry, read_checked
-from visterm.features.folder import FeatureFolder
+from visterm.features.folder import NOTE, FeatureFolder, ShardEntry, read_checked
 
 
 class PartDone(NamedTuple):

@@ -32,8 +32,7 @@ from visterm.core.types import Skipped
 from visterm.data.contents import READERS
 from visterm.data.feature_shards import SUFFIX
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import Contents, FirstJob, ShardEntry
-from visterm.features.folder import DATA, ENCODER, LEASE, SKIPPED, FeatureFolder, T
+from visterm.features.folder import DATA, ENCODER, LEASE, SKIPPED, Contents, FeatureFolder, FirstJob, ShardEntry, T
 
 BEGUN = "begun"
 

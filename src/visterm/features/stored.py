@@ -23,8 +23,7 @@ from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
 from visterm.data.tag_formats.tables import TableOptions, read_table
 from visterm.encoders.contract import AnyEncoder, Encoded
-from visterm.features.contents import Contents
-from visterm.features.folder import FeatureFolder
+from visterm.features.folder import Contents, FeatureFolder
 from visterm.features.remote_folder import feature_folder
 
 

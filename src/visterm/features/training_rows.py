@@ -35,7 +35,7 @@ from visterm.data.tag_formats.tables import (
 )
 from visterm.encoders.by_name import split_rows
 from visterm.encoders.contract import AnyEncoder, name_of
-from visterm.features.contents import Contents, is_features
+from visterm.features.folder import Contents, is_features
 from visterm.features.stored import Features
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
 from visterm.learning.learned import Learned
 from visterm.models.base import Annotator
-from visterm.models.confidence.calibration import Calibration
-from visterm.models.confidence.cutoffs import cutoff_for_precision
+from visterm.models.confidence.calibration import Calibration, cutoff_for_precision
 from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
 from visterm.models.stopping import visible_columns
 

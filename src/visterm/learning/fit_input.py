@@ -15,16 +15,16 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
-from visterm.data.query_files import QueryRow
 from visterm.data.relations import TREE_FILE, read_related
 from visterm.data.tag_formats.record import TagCounts, likely_paths
+from visterm.data.tag_queries import QueryRow
 from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
 from visterm.encoders.by_name import FeatureRows, is_row
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import encoder_line
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.stored import Features
 from visterm.features.streaming.memory import Plan, plan_memory
 from visterm.features.streaming.shards import Shards

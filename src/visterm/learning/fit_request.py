@@ -14,12 +14,12 @@ from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.persist import check_replaceable
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.data_sets import is_data_set
-from visterm.data.query_files import QueryRow
+from visterm.data.tag_queries import QueryRow
 from visterm.data.tag_rules import Rules, TagRules
 from visterm.data.word_vectors import WordVectors
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import encoder_name
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.remote_folder import feature_folder
 from visterm.features.training_rows import Photos
 from visterm.learning.part_settings import DEFAULT_MODEL, DEVICE, check_device
@@ -133,7 +133,7 @@ class FitRequest:
             params[DEVICE] = self.device
         return encoder_params, model_params
 
-    def work_folder(self, name: str) -> Path:
+    def work_folder(self) -> Path:
         """Return the folder for temporary files. Raises UserError if neither `work` nor `out` is set."""
         if self.work:
             return Path(self.work)
@@ -143,4 +143,4 @@ class FitRequest:
                 setting="work", advice="Pass a folder as `work`, or pass `out` to write them next to the run.",
             )  # fmt: skip
         out = Path(self.out).absolute()
-        return out.with_name(f".{out.name}.{name}")
+        return out.with_name(f".{out.name}.streaming")

@@ -9,18 +9,10 @@ from copy import copy
 from visterm.core.progress import SILENT, Progress, Say, say_or_warn, silent
 from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
-from visterm.data.query_files import QueryRow
+from visterm.data.tag_queries import QueryRow
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows, training_rows
+from visterm.learning import fit_input
 from visterm.learning.calibrating import with_confidences
-from visterm.learning.fit_input import (
-    Cleaning,
-    ImagesToLearn,
-    check_relations,
-    clean_images,
-    plan_streaming,
-    read_images,
-    reference_of,
-)
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned, LearnedImages
 from visterm.learning.query_rows import check_learns_queries, fit_weighed, query_rows
@@ -58,7 +50,7 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     Raises the errors that `visterm.fit` lists.
     """
     start, cleaning = _prepare(run, request)
-    plan = plan_streaming(request.images, request.memory, say, model=start.model)
+    plan = fit_input.plan_streaming(request.images, request.memory, say, model=start.model)
     example = None
     if plan is not None:
         check_streamed(request, cleaning)
@@ -68,8 +60,8 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         for line in remarks:
             say(line)
     else:
-        corpus, lines = read_images(start.encoder, request)
-        images = clean_images(start, request, cleaning, corpus, say, any_encoder=run.any_encoder)
+        corpus, lines = fit_input.read_images(start.encoder, request)
+        images = fit_input.clean_images(start, request, cleaning, corpus, say, any_encoder=run.any_encoder)
         start = start.changed(encoder=images.encoder, relations=images.relations)
         if request.queries is None:
             start, rows, start_words = rows_of_tags(start, request, images, say, progress)
@@ -108,7 +100,7 @@ def check_request(run: Run, request: FitRequest) -> None:
 
 
 def rows_of_tags(
-    start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress
+    start: Learned, request: FitRequest, images: fit_input.ImagesToLearn, say: Say, progress: Progress
 ) -> tuple[Learned, TrainingRows, StartWords | None]:
     """Return `start` with the reference corpus, the training rows, and the start vectors of the tags."""
     model, encoder, corpus, cleaning = start.model, start.encoder, images.corpus, images.cleaning
@@ -130,12 +122,12 @@ def rows_of_tags(
         encoder, corpus, min_count=request.min_count, aliases=cleaning.aliases, words=words, text_width=text_width,
         progress=progress,
     )  # fmt: skip
-    reference = None if request.idf is None else reference_of(request.idf, encoder, rows.vocabulary)
+    reference = None if request.idf is None else fit_input.reference_of(request.idf, encoder, rows.vocabulary)
     return start.changed(reference=reference), rows, start_words
 
 
 def fit_queries(
-    start: Learned, request: FitRequest, images: ImagesToLearn, lines: Sequence[QueryRow], progress: Progress
+    start: Learned, request: FitRequest, images: fit_input.ImagesToLearn, lines: Sequence[QueryRow], progress: Progress
 ) -> tuple[Learned, TrainingRows]:
     """Learn from queries and their relevant images; return the result and the training rows."""
     queries = query_rows(
@@ -144,7 +136,7 @@ def fit_queries(
     )  # fmt: skip
     rows = queries.rows
     start.relations.side_knowledge(rows.vocabulary, start.model.takes)  # raises DataError if no words are related
-    reference = None if request.idf is None else reference_of(request.idf, start.encoder, rows.vocabulary)
+    reference = None if request.idf is None else fit_input.reference_of(request.idf, start.encoder, rows.vocabulary)
     idf = inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0]) if reference is None else reference.idf
     queries.fit(start.model, idf, progress)
     learned = learned_of(start.changed(reference=reference), rows)
@@ -193,7 +185,7 @@ def learned_of(start: Learned, rows: TrainingRows) -> Learned:
     return learned.changed(facts=counts)
 
 
-def _prepare(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
+def _prepare(run: Run, request: FitRequest) -> tuple[Learned, fit_input.Cleaning]:
     """Check a request before any image is read; return the encoder and model to fit, and how to clean tags.
 
     If the request sets the share to hold out, the model is a copy with this share.
@@ -206,14 +198,14 @@ def _prepare(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
     model.check_settings()
     if request.word_vectors is not None:
         check_start_words(model, request.word_vectors)
-    cleaning = Cleaning.read(request)
+    cleaning = fit_input.Cleaning.read(request)
     if request.queries is not None:
         check_learns_queries(model)
-    check_relations(model, request)
+    fit_input.check_relations(model, request)
     return Learned(encoder=run.encoder, model=model), cleaning
 
 
-def _fit_remarks(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
+def _fit_remarks(learned: Learned, request: FitRequest, cleaning: fit_input.Cleaning) -> list[str]:
     """Return lines for people about the inputs that the fit used and left out."""
     lines, model, facts = [], learned.model, learned.facts
     stops_early = hasattr(model, "epochs") and hasattr(model, "valid_share") and request.valid != 0

@@ -26,7 +26,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TREE, TagTree, TreeColumns
 from visterm.data.text_files import Reference
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import name_hashes
+from visterm.features.folder import name_hashes
 from visterm.learning.word_places import WORDS, WordPlaces
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration

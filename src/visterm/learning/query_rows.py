@@ -21,11 +21,10 @@ from visterm.core.vocabulary import Vocabulary, split_query
 from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, images_in, match_names, plain_name
-from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_formats.record import TagsFound, record
-from visterm.data.tag_queries import queries_of_tags
+from visterm.data.tag_queries import QueryRow, judge_images, queries_of_tags, read_query_file
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.stored import Features
 from visterm.features.training_rows import (
     TRAIN_SPLIT,
@@ -171,23 +170,16 @@ def query_rows(
         raise DataError("No image that is relevant to a query could be read, so there is nothing to learn.")
     names = {*train.names, *held_out.names}
     usable_valid = valid if valid.relevant.nnz else None
-    return QueryRows(
-        TrainingRows(
-            vocabulary,
-            learned.X,
-            learned.words_of_images,
-            None if usable_valid is None else (usable_valid.X, usable_valid.words_of_images),
-            [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid],
-            names=[*train.names, *held_out.names],
-        ),
-        learned,
-        usable_valid,
-        {
-            "queries": learned.words.shape[0],
-            "queries left out": len({row.query for row in lines}) - learned.words.shape[0],
-            "images of queries not there": len({row.image for row in lines} - names),
-        },
-    )
+    query_counts = {
+        "queries": learned.words.shape[0],
+        "queries left out": len({row.query for row in lines}) - learned.words.shape[0],
+        "images of queries not there": len({row.image for row in lines} - names),
+    }
+    valid_rows = None if usable_valid is None else (usable_valid.X, usable_valid.words_of_images)
+    left_out = [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid]
+    all_names = [*train.names, *held_out.names]
+    rows = TrainingRows(vocabulary, learned.X, learned.words_of_images, valid_rows, left_out, names=all_names)
+    return QueryRows(rows, learned, usable_valid, query_counts)
 
 
 def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:

@@ -32,8 +32,7 @@ from visterm.learning.fitting import learned_of
 from visterm.learning.part_settings import make_model, unfitted_parts
 from visterm.learning.relations import check_sources
 from visterm.learning.run import Run
-from visterm.learning.validation import Parts, all_rows, fit_judged, fit_on_all, part_rows
-from visterm.metrics import check_metrics
+from visterm.learning.validation import METRIC, Parts, all_rows, fit_judged, fit_on_all, part_rows
 from visterm.models.base import Annotator
 
 FORMAT = 1  # Version of the trials; raise it when results change, to repeat older trials
@@ -56,7 +55,6 @@ def tune(
     *,
     grid: Mapping[str, Choices],
     n_random: int | None = None,
-    metric: str = "map",
     executor: Executor = LOCAL,
     say: Say = silent,
     progress: Progress = SILENT,
@@ -64,8 +62,8 @@ def tune(
     """Try settings of a model on validation rows, fit the best on all rows, and save the run.
 
     Each finished trial is saved in a file next to the run, ``<out>.tune.jsonl``, with a key of everything that it
-    depends on (rows, encoder, settings, metric, seed): after an interruption the same call resumes, and a larger grid
-    only fits new settings. Raises UserError before any long work if a setting or the metric is invalid; StorageError if
+    depends on (rows, encoder, settings, seed): after an interruption the same call resumes, and a larger grid
+    only fits new settings. Raises UserError before any long work if a setting is invalid; StorageError if
     the path `out` exists and is not a run; DivergedError if every setting diverges.
 
     Parameters
@@ -81,8 +79,6 @@ def tune(
         The values to try for each setting of the model. Ranges need `n_random`.
     n_random : int, optional
         Draw this many different settings, with the seed. None: try all combinations.
-    metric : str
-        The metric to choose by, from ``visterm metrics``; higher is better, and the first of equal settings is chosen.
     executor : Executor
         Where to try settings. On several machines, a worker tries one setting at a time, with one thread; a single
         setting is tried in this process.
@@ -91,7 +87,7 @@ def tune(
     progress : Progress
         Shows each trial as a step.
     """
-    search = _Search(request, grid, n_random, metric, executor)
+    search = _Search(request, grid, n_random, executor)
     start = search.start
     cleaning = Cleaning.read(request)
     if request.rules.part_of or request.rules.isa:
@@ -118,7 +114,7 @@ def tune(
     learned = with_confidences(learned, rows_of_all, Titled(progress, "confidences"))
     judged_by = "held-out tags" if rows.by_number else "held-out images"
     summary = {
-        "metric": metric,
+        "metric": METRIC,
         "best value": best.value,
         "best settings": best.settings,
         "settings tried": len(trials),
@@ -138,7 +134,7 @@ class _Search:
     """A search: checks the request and the settings to try before any photo is read, and runs the trials."""
 
     def __init__(
-        self, request: FitRequest, grid: Mapping[str, Choices], n_random: int | None, metric: str, executor: Executor
+        self, request: FitRequest, grid: Mapping[str, Choices], n_random: int | None, executor: Executor
     ) -> None:
         out = request.out
         if out is None:
@@ -156,7 +152,6 @@ class _Search:
                 )  # fmt: skip
 
         request.check()
-        check_metrics([metric], siblings=False, tree=False)
         self.valid = VALID_SHARE if request.valid is None else request.valid
         check_number(self.valid, "valid", above=0, below=1)
         encoder_params, self._fixed = request.part_settings()
@@ -172,7 +167,7 @@ class _Search:
             request.encoder, request.model, encoder_params, self._fixed, seed=request.seed, n_jobs=n_jobs
         )
         self.start.encoder.check_settings()
-        self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
+        self.out, self._model, self._seed = out, request.model, request.seed
         self._executor = executor
         self._options = {"random_state": request.seed, "n_jobs": n_jobs}
         self._candidates = [
@@ -185,7 +180,7 @@ class _Search:
         self, parts: Parts, encoder: AnyEncoder, say: Say, progress: Progress
     ) -> list[tuple[Trial, Mapping[str, object]]]:
         """Return all trials with their settings, best first; finished trials are not repeated."""
-        data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, self._metric, self._seed)
+        data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, METRIC, self._seed)
         side = {} if parts.side is None else vars(parts.side)
         side_fields = {name: part for name, part in side.items() if part is not None}
         keyed_candidates = []
@@ -202,14 +197,13 @@ class _Search:
         def save_trial(number: int, trial: Trial) -> None:
             key, candidate = new_trials[number]
             self._log.put(key, trial)
-            outcome = "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
+            outcome = "diverged" if trial.value is None else f"{METRIC} {trial.value:.4f}"
             progress.advance(1)
             say(f"{number + 1} of {len(new_trials)}: {candidate}: {outcome}")
 
         executor = self._executor if is_shared else Executor(self._n_jobs)
         with reported(progress, "settings", len(new_trials)):
-            job = TrialJob(parts, self._metric)
-            executor.run_as_done(job, [candidate for _, candidate in new_trials], save_trial)
+            executor.run_as_done(TrialJob(parts), [candidate for _, candidate in new_trials], save_trial)
         results = [(self._log[key], candidate.settings) for key, candidate in keyed_candidates]
         return sorted(results, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
 
@@ -283,7 +277,7 @@ class Trial:
     """A finished trial of settings."""
 
     settings: dict[str, Any]  # The settings that were searched, by parameter
-    value: float | None  # Value of the metric on the validation rows; None if training diverged
+    value: float | None  # MAP on the validation rows; None if training diverged
     epochs: int | None  # Number of epochs of the best weights; None for models without epochs
     seconds: float
     error: str | None = None  # Why there is no value
@@ -330,9 +324,7 @@ class TrialLog(dict[str, Trial]):
                 ) from error
 
 
-def try_settings(
-    model: Annotator, settings: Mapping[str, object], parts: Parts, metric: str, progress: Progress
-) -> Trial:
+def try_settings(model: Annotator, settings: Mapping[str, object], parts: Parts, progress: Progress) -> Trial:
     """Fit a model, which already has the settings, on the training rows, and measure it on the validation rows.
 
     `settings` are the searched settings, which are saved with the trial. If training diverges, the trial has no value.
@@ -340,7 +332,7 @@ def try_settings(
     start = time.perf_counter()
     json_settings = jsonable(dict(settings))
     try:
-        result = fit_judged(model, parts, metric, progress)
+        result = fit_judged(model, parts, progress)
     except DivergedError as error:
         return Trial(json_settings, None, None, time.perf_counter() - start, error=str(error))
     return Trial(json_settings, result.value, result.epochs, result.seconds, history=jsonable(result.history))
@@ -360,12 +352,11 @@ class TrialJob(NamedTuple):
     """A `Job` for the trials of a search on other processes. Its parts are `Candidate`s."""
 
     data: Parts
-    metric: str
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Candidate], Trial]:
         """Return a function that fits and measures a candidate, without showing progress."""
         return lambda candidate: try_settings(
-            candidate.model.set_known(n_jobs=team.size), candidate.settings, self.data, self.metric, SILENT
+            candidate.model.set_known(n_jobs=team.size), candidate.settings, self.data, SILENT
         )
 
     def name_of(self, part: Candidate) -> str:

@@ -22,6 +22,8 @@ from visterm.metrics import evaluate
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.stopping import MIN_HELD_OUT, learns_from_kernel, visible_columns
 
+METRIC = "map"  # By which settings and epochs are chosen; higher is better
+
 
 class Parts(NamedTuple):
     """Rows for training and rows for validation."""
@@ -38,7 +40,7 @@ class Parts(NamedTuple):
 
 
 class JudgedFit(NamedTuple):
-    """A fitted model, its value of the metric on the validation rows, and the history of its training."""
+    """A fitted model, its MAP on the validation rows, and the history of its training."""
 
     model: Annotator  # The model after its best epoch
     value: float
@@ -69,32 +71,32 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
     return Parts(rows.X[train], rows.Y[train], rows.X[held_out], rows.Y[held_out], None, rows.side, train)
 
 
-def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) -> JudgedFit:
+def fit_judged(model: Annotator, parts: Parts, progress: Progress) -> JudgedFit:
     """Fit a model on the training rows, with early stopping if it can, and measure it on the validation rows.
 
     A model's own early stopping uses MAP. For images known by number, it would count an image's training tags as
-    mistakes, so `EarlyStopping` with `metric` replaces it, except in models that choose their number of epochs.
+    mistakes, so `EarlyStopping` replaces it, except in models that choose their number of epochs.
     """
     X, X_valid = (visible_columns(model, rows, parts.learned) for rows in (parts.X, parts.X_valid))
     parts = parts._replace(X=X, X_valid=X_valid)
 
     def measure(fitted: Annotator) -> float:
         scores = partial(fitted.score_blocks, parts.X_valid)
-        return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
+        return evaluate(scores, parts.Y_valid, [METRIC], exclude=parts.known)[METRIC]
 
     valid: tuple[Matrix, sp.csr_array] | None = None
     stopping: EarlyStopping | None = None
     start = time.perf_counter()
-    if parts.known is None or (model.chooses_epochs and metric == "map"):
+    if parts.known is None or model.chooses_epochs:
         valid = parts.X_valid, parts.Y_valid
     elif can_stop(model):
-        stopping = EarlyStopping(model, measure, model.patience, progress, name=metric)
+        stopping = EarlyStopping(model, measure, model.patience, progress)
     model.fit(parts.X, parts.Y, side=parts.side, valid=valid, monitor=progress, on_epoch=stopping)
     seconds, history = time.perf_counter() - start, getattr(model, "history_", [])
     if stopping is None:
         return JudgedFit(model, measure(model), getattr(model, "n_epochs_", None), history, seconds)
     values = [value for _, value in stopping.curve]
-    history = [{**entry, metric: value} for entry, value in zip(history, values, strict=True)]
+    history = [{**entry, METRIC: value} for entry, value in zip(history, values, strict=True)]
     stopping.best.n_epochs_, stopping.best.history_ = stopping.best_epoch, history
     return JudgedFit(stopping.best, max(values), stopping.best_epoch, history, seconds)
 
@@ -142,8 +144,8 @@ class EarlyStopping:
     """Measures a model after each epoch of its fit, keeps a copy of the best model, and stops `patience` epochs later.
 
     Pass it to ``fit`` as `on_epoch`. A model's own early stopping does not know which tags to leave out of validation
-    rows, which is necessary for images known only by number. `measure` returns the current value of the model (higher
-    is better), which progress shows as `name`; the time to measure is not counted as training time. The model's learned
+    rows, which is necessary for images known only by number. `measure` returns the current MAP of the model, which
+    progress shows; the time to measure is not counted as training time. The model's learned
     arrays must be up to date after an epoch, as those of `Wsabie` are.
 
     Afterwards, `curve` has the seconds of training and the value after each epoch, `best` a copy of the best model (or
@@ -151,16 +153,9 @@ class EarlyStopping:
     """
 
     def __init__(
-        self,
-        model: Annotator,
-        measure: Callable[[Annotator], float],
-        patience: int,
-        progress: Progress,
-        *,
-        name: str = "MAP",
+        self, model: Annotator, measure: Callable[[Annotator], float], patience: int, progress: Progress
     ) -> None:
         self._model, self._measure, self._patience, self._progress = model, measure, patience, progress
-        self._name = name
         self._start = time.perf_counter()
         self._measure_seconds = 0.0
         self.curve: list[tuple[float, float]] = []
@@ -174,7 +169,7 @@ class EarlyStopping:
         self.curve.append((now - self._start - self._measure_seconds, value))
         if self.best is None or value > self.curve[self.best_epoch - 1][1]:
             self.best, self.best_epoch = copy.deepcopy(self._model), len(self.curve)
-        self._progress.advance(0, f"{self._name} {value:.3f}")
+        self._progress.advance(0, f"MAP {value:.3f}")
         self._measure_seconds += time.perf_counter() - now
         return "stop" if len(self.curve) - self.best_epoch >= self._patience else None
 
@@ -187,11 +182,11 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
     """
     if rows.valid is not None:
         rng = as_generator(0)  # not used: the split defines the held-out tags
-        return fit_judged(model, part_rows(rows, 0, rng), "map", progress).model
+        return fit_judged(model, part_rows(rows, 0, rng), progress).model
     share = getattr(model, "valid_share", 0)
     n_valid = min(int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum()), round(share * rows.X.shape[0]))
     if model.chooses_epochs or not can_stop(model) or n_valid < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
     parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
-    result = fit_judged(model, parts, "map", progress)
+    result = fit_judged(model, parts, progress)
     return fit_on_all(model, rows, result.epochs, result.history, progress)

@@ -13,7 +13,7 @@ from visterm.core.persist import new_folder, write_skipped
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.wording import count_of
-from visterm.library import earlier_runs as earlier
+from visterm.library import runs
 from visterm.library.feedback import ImageView, TagCount, all_spelled, count_tags, known_image, spelled, undo_verdicts
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, photos_of
 from visterm.library.search.reader import CatalogueReader
@@ -106,7 +106,7 @@ class Catalogue(CatalogueReader):
             catalogue._fingerprint = origin.fingerprint
             return catalogue
 
-        with earlier.go_back_advice(stored):
+        with runs.go_back_advice(stored):
             catalogue._use_tagger(Tagger.open(stored.run_folder, n_jobs))
 
         if catalogue._fingerprint != origin.fingerprint:
@@ -211,7 +211,7 @@ class Catalogue(CatalogueReader):
         self,
         tagger: Tagger | str,
         *,
-        kind: str = earlier.USE_RUN,
+        kind: str = runs.USE_RUN,
         job_id: int | None = None,
         progress: Progress | None = None,
     ) -> Filled:
@@ -230,12 +230,10 @@ class Catalogue(CatalogueReader):
         job_id, progress
             As in `index`.
         """
-        from visterm.library.runs import switch_run
-
         if isinstance(tagger, str):
             tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
-        filled = switch_run(tagger, self.stored, kind=kind, job_id=job_id, progress=progress or SILENT)
+        filled = runs.switch_run(tagger, self.stored, kind=kind, job_id=job_id, progress=progress or SILENT)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self._use_tagger(tagger)
         return filled
@@ -246,16 +244,16 @@ class Catalogue(CatalogueReader):
         Call it twice to go back two runs, or pass the number of any of the `earlier_runs` as `to`. Missing rows are
         computed again, as by `use`. Raises UserError if the run does not exist; StorageError if its files are gone.
         """
-        run = earlier.run_to_go_back_to(self.stored, to).fingerprint
-        return self.use(run, kind=earlier.GO_BACK, progress=progress)
+        run = runs.run_to_go_back_to(self.stored, to).fingerprint
+        return self.use(run, kind=runs.GO_BACK, progress=progress)
 
-    def earlier_runs(self) -> list[earlier.ShownRun]:
+    def earlier_runs(self) -> list[runs.ShownRun]:
         """List the runs that `go_back` can go back to, with their figures, latest first."""
-        return earlier.shown_runs(self.stored, earlier.earlier_runs(self.stored))
+        return runs.shown_runs(self.stored, runs.earlier_runs(self.stored))
 
     def _own_run(self, name: str) -> Tagger:
         """Open a run of the catalogue by its number or the first letters of its fingerprint."""
-        run = earlier.find_run(earlier.known_runs(self.stored), name)
+        run = runs.find_run(runs.known_runs(self.stored), name)
         return Tagger.open(self.stored.run_folder.with_name(run.fingerprint), self._n_jobs)
 
     def image(self, image_id: int) -> ImageView:

@@ -20,8 +20,8 @@ from visterm.data.tag_rules import Alias
 from visterm.learning.run import check_opens
 from visterm.learning.word_places import Added
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import go_back_advice
 from visterm.library.feedback import TagCount
+from visterm.library.runs import go_back_advice
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.tagging.tag_groups import alias_pairs, aliases_of

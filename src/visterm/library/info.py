@@ -14,15 +14,14 @@ from visterm.core.persist import folder_kind, open_folder, read_description, ref
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 from visterm.encoders.named import DEFAULT_ENCODER, visterms_line
-from visterm.features.contents import FEATURES, is_features, read_checked
-from visterm.features.folder import ENCODER, FeatureFolder
+from visterm.features.folder import ENCODER, FEATURES, FeatureFolder, is_features, read_checked
 from visterm.features.remote_folder import feature_folder
 from visterm.learning.learned import FACTS_KIND
 from visterm.learning.run import name_blocks
-from visterm.library.earlier_runs import go_back_advice, known_runs
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import LEARNED_HERE
 from visterm.library.learned import Comparison
+from visterm.library.runs import go_back_advice, known_runs
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import OFF, WRITTEN, ProgramConnection

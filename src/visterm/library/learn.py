@@ -27,7 +27,7 @@ from visterm.learning.part_settings import make_model
 from visterm.learning.relations import WordRelations
 from visterm.learning.start_words import SETTING, StartWords
 from visterm.learning.word_places import LEARNED
-from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, known_runs, steps_to_current
+from visterm.library import runs
 from visterm.library.learned import (
     BETTER,
     IS_WORSE,
@@ -44,7 +44,6 @@ from visterm.library.learned import (
 )
 from visterm.library.photos import ALIASES_KEY, TREE_KEY, remembered_pairs
 from visterm.library.rows import RowWriter
-from visterm.library.runs import bring_into_use, forget_unfinished, keep_run
 from visterm.library.training import (
     BY_CONTENT,
     CatalogueImages,
@@ -86,7 +85,7 @@ def learn(
         raise StorageError("A catalogue in memory has no features to learn from. Save it, and load it again.")
     with CatalogueJob(stored.jobs, "fit", job_id, stop) as job, stored.writing():
         progress = StoredProgress(stored.jobs, job.id, progress)
-        forget_unfinished(stored)
+        runs.forget_unfinished(stored)
         run = stored.runs.current()
         writer = RowWriter(tagger, stored, run.id)
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
@@ -123,18 +122,18 @@ def learn(
             rows_of = run.rows_of if updates_tags or keeps_rows else None
             facts = {LEARNED_HERE: True, **comparison, "run_before": run.fingerprint}
             details = {"learned": outcome.summary, **comparison}
-            is_new = all(other.fingerprint != learned.fingerprint for other in known_runs(stored))
+            is_new = all(other.fingerprint != learned.fingerprint for other in runs.known_runs(stored))
             first_facts = facts if why_not else {"unfinished": True} if is_new else None
-            number = keep_run(learned, stored, rows_of=rows_of, facts=first_facts)
+            number = runs.keep_run(learned, stored, rows_of=rows_of, facts=first_facts)
             if why_not:
-                stored.history.note(NOT_USED, run=learned.fingerprint, why=why_not, **details)
+                stored.history.note(runs.NOT_USED, run=learned.fingerprint, why=why_not, **details)
             else:
                 details |= {"before_run": run.fingerprint, "full": rows_of is None}
-                bring_into_use(learned, stored, number, job, progress, kind=FIT, facts=facts, **details)
+                runs.bring_into_use(learned, stored, number, job, progress, kind=runs.FIT, facts=facts, **details)
             outcome = replace(outcome, number=number)
 
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
-            forget_unfinished(stored)
+            runs.forget_unfinished(stored)
             return LearningOutcome(
                 run.fingerprint, not updates_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
                 run.fingerprint, cancelled=True,
@@ -192,10 +191,10 @@ def _reason_not_used(
     verdict = TOO_FEW if comparison is None else comparison.verdict
     if verdict == WORSE or (cautious and verdict == TOO_FEW and comparison is not None and comparison.difference < 0):
         return IS_WORSE
-    _, undone_runs, last_step = steps_to_current(stored)
+    _, undone_runs, last_step = runs.steps_to_current(stored)
     if learned.fingerprint in undone_runs:
         return WENT_BACK
-    return NOT_BETTER if by_itself and verdict != BETTER and last_step == GO_BACK else ""
+    return NOT_BETTER if by_itself and verdict != BETTER and last_step == runs.GO_BACK else ""
 
 
 def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: CatalogueImages) -> Tagger:

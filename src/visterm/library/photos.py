@@ -23,7 +23,7 @@ from visterm.data.sidecars import Sidecars, read_sidecar, union
 from visterm.data.tag_files import KEYWORDS
 from visterm.data.tag_formats.record import refused_remarks, usable_keywords
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.training_rows import Photos, as_images, read_corpus, source_of_rows, with_tags
 from visterm.library.files import full_paths, is_inside
 from visterm.store.catalogue import StoredCatalogue

@@ -36,11 +36,10 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.models.neighbours.distances import check_blocks, read_blocks, row_squares, squared_distances
     from visterm.models.neighbours.knn import TAGS_OF_IMAGES, Cosines, Ids, VotingAnnotator, unit_rows, weighted_votes
     from visterm.models.neighbours.knn import Knn as Knn
-    from visterm.models.pamir.pamir import JudgedImages
+    from visterm.models.pamir.pamir import JudgedImages, TripletTraining
     from visterm.models.pamir.pamir import Pamir as Pamir
-    from visterm.models.pamir.triplet_training import TripletTraining
     from visterm.models.parts.objects_and_parts import ObjectsAndParts as ObjectsAndParts
-    from visterm.models.parts.pairs import ranks_of_pairs
+    from visterm.models.parts.objects_and_parts import ranks_of_pairs
     from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, check_relations
     from visterm.models.ranking.vse_ens import VseEns as VseEns
     from visterm.models.ranking.wsabie import Wsabie as Wsabie
@@ -56,8 +55,7 @@ _NAMES = {
     "linear.ridge": "ALPHAS PenaltyChoice choose_penalty",
     "neighbours.distances": "check_blocks read_blocks row_squares squared_distances",
     "neighbours.knn": "Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
-    "pamir.pamir": "JudgedImages",
-    "pamir.triplet_training": "TripletTraining",
+    "pamir.pamir": "JudgedImages TripletTraining",
     "parts.pairs": "ranks_of_pairs",
     "parts.relations": "QuadrupletBlock Quadruplets check_relations",
     "stopping": "OnEpoch hold_out",

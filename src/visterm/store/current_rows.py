@@ -21,7 +21,6 @@ from visterm.core.errors import DataError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
-from visterm.store.row_index import MAX_K
 
 BLOCK_ROWS = 65536  # Number of rows whose lengths are computed at a time
 BLOCK_QUERIES = 64  # Number of queries that are searched at a time
@@ -30,6 +29,7 @@ MAX_RANKED_HIDDEN = 200
 """Maximum number of hidden rows that a search ranks and then drops; with more, it reads the visible rows only."""
 
 IDS_PER_LOOKUP = 16  # If more than 1 of 16 ids is requested, a table of all ids is faster than lookups
+MAX_K = 1600  # Maximum number of results of a search with an index; searches for more results are exact
 MAX_SAMPLED_ROWS = 4096  # Approximate maximum number of rows that `CurrentRows.highest` uses
 MAX_COPIED_BYTES = 2**26  # Maximum total size of cached row copies
 MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached maxima

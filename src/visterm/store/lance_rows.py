@@ -1,46 +1,195 @@
-"""Rows in a Lance table: segments of such rows, access to one version of a table, and LanceDB's index (IVF_FLAT).
+"""Rows in a Lance table: segments of such rows, and access to one version of a table.
 
 The current version of a table is stored in SQLite, in the transaction that commits the rows. If a process is killed
-before that, the next writer drops the rows. The ids of a segment are also stored in a file of the catalogue.
+before that, the next writer drops the rows. Its columns are ``row`` (position, from 0), ``id`` (the image) and
+``vector``. The ids of a segment are also stored in a file of the catalogue.
 
-Small tables are read into memory once, large ones block by block. The index divides rows into lists around centroids
-and searches only the nearest lists for candidates, which are then scored exactly. The number of lists to search is
-measured on sample queries when the index is built, as for faiss (see `row_index`).
+Small tables are read into memory once, large ones block by block. An index (see `row_index`) is a file beside the ids.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import timedelta
+from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import CorruptFileError, UserError
+from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError, UserError
 from visterm.core.products import merged, top_k_products
+from visterm.core.remote import absolute, check_named, is_remote
 from visterm.core.types import Matrix, Ranking
+from visterm.core.writing import storage_error
 from visterm.store.current_rows import Part
-from visterm.store.lance_table import ROWS_PER_BATCH, LanceTable, rows_of, schema_of, table_names
-from visterm.store.row_index import IndexSettings, K, best_settings, median_seconds, probe_counts
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
 Positions: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
 
-LANCE = "lance"  # Default folder of the tables, and the name of their indexes
+LANCE = "lance"  # Default folder of the tables
 FILES = "files"
 
 MAX_CACHED_BYTES = 2**28  # Tables up to this size are cached in memory
 BYTES_PER_READ = 2**24  # Size of the rows of a query: LanceDB would read gigabytes ahead for a query of all rows
-N_SPARE, MAX_SPARE = 16, 100  # Additional candidates, to make up for ties, and at most for hidden rows
-ROUNDS = 10  # Maximum number of iterations of k-means
 SCAN_RATIO = 16  # If more than 1 of 16 rows is requested, scanning all rows is faster
+
+ROWS_PER_BATCH = 2**15  # Maximum number of rows to read or write at a time
+VERSIONS_PER_COMPACTION = 128
+"""A table's files are compacted after this number of versions: each addition is a file that all versions list."""
+
+MAX_UNTIDY_FILES = 8
+ROWS_PER_FILE = 2**20  # LanceDB's target when it compacts files
+# LanceDB's own default sizes are six times as large
+CACHE_SIZES = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
+
+RESTORE = " Restore it from a backup, or index the images again."
+NEVER_DELETE = timedelta(days=36500)
+MIN_AGE_TO_DELETE = timedelta(hours=1)  # No search still reads versions that are older than this
+
+
+class LanceTable:
+    """One table, which may not exist yet, of the database at `uri`: a folder, local or in an object store.
+
+    Raises MissingExtraError if lancedb is not installed.
+    """
+
+    def __init__(self, uri: str, name: str) -> None:
+        self.uri, self.name = uri, name
+        self._database = _connected(str(absolute(uri)))
+
+    def create(self, width: int) -> int:
+        """Create an empty table, replacing any leftover of a killed process, and return its version."""
+        with _convert_errors(f"The table {self.name} at {self.uri} cannot be created"):
+            return int(self._database.create_table(self.name, schema=schema_of(width), mode="overwrite").version)
+
+    def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
+        """Add rows after the `n_rows` rows of a version, dropping later additions; return the new version."""
+        pa = _arrow()
+        self.cut(version)
+        table = self.writable()
+        for start in range(0, len(ids), ROWS_PER_BATCH):
+            positions = np.arange(n_rows + start, n_rows + min(start + ROWS_PER_BATCH, len(ids)))
+            block = np.ascontiguousarray(U[start : start + ROWS_PER_BATCH], np.float32)
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), U.shape[1])
+            columns = {"row": positions, "id": ids[start : start + ROWS_PER_BATCH], "vector": vectors}
+            with _convert_errors(f"Rows cannot be written to the table {self.name} at {self.uri}"):
+                table.add(pa.table(columns))
+                if table.version % VERSIONS_PER_COMPACTION == 0:
+                    table.optimize(cleanup_older_than=NEVER_DELETE)
+        return int(table.version)
+
+    def cut(self, version: int) -> None:
+        """Drop all additions after a version: the newest version then equals this version."""
+        if self.writable().version != version:
+            self.at(version).restore()
+
+    def needs_compaction(self, n_rows: int) -> bool:
+        """Return whether the table has far more files than `n_rows` rows need."""
+        n_files = int(self.writable().stats()["fragment_stats"]["num_fragments"])
+        return n_files > MAX_UNTIDY_FILES + n_rows // ROWS_PER_FILE
+
+    def compact(self, version: int) -> int:
+        """Compact files, and return the new version."""
+        self.cut(version)
+        table = self.writable()
+        with _convert_errors(f"The table {self.name} at {self.uri} cannot be compacted"):
+            table.optimize(cleanup_older_than=NEVER_DELETE)
+        return int(table.version)
+
+    def delete_old_versions(self) -> None:
+        """Delete the files of versions that no search still reads; the current version must be the newest version."""
+        self.writable().optimize(cleanup_older_than=MIN_AGE_TO_DELETE)
+
+    def drop(self) -> None:
+        """Delete the table if it exists."""
+        self._database.drop_table(self.name, ignore_missing=True)
+
+    def at(self, version: int) -> Any:
+        """Return LanceDB's table object at one version. Raises CorruptFileError if that version does not exist."""
+        table = self.writable()
+        problem = f"The table {self.name} of rows at {self.uri} does not have its current version {version} any more"
+        with _convert_errors(problem, CorruptFileError, RESTORE):
+            table.checkout(version)
+        return table
+
+    def writable(self) -> Any:
+        """Return LanceDB's table object for writing. Raises CorruptFileError if it cannot be opened."""
+        with _convert_errors(
+            f"The table {self.name} of rows cannot be opened at {self.uri}", CorruptFileError, RESTORE
+        ):
+            return self._database.open_table(self.name)
+
+
+def schema_of(width: int) -> Any:
+    """Return the Arrow schema of a table of rows with `width` values."""
+    pa = _arrow()
+    return pa.schema([("row", pa.int64()), ("id", pa.int64()), ("vector", pa.list_(pa.float32(), width))])
+
+
+def table_names(uri: str) -> list[str]:
+    """List the tables of a database; empty if it does not exist."""
+    database = _connected(str(absolute(uri)))
+    with _convert_errors(f"The tables at {uri} cannot be listed"):
+        names: list[str] = []
+        page = database.list_tables()
+        while True:
+            names += page.tables
+            if not page.page_token:
+                return names
+            page = database.list_tables(page_token=page.page_token)
+
+
+def rows_of(batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return positions and vectors of an Arrow batch or table as arrays, of shapes (n,) and (n, width)."""
+    vectors = batch.column("vector")
+    if isinstance(vectors, _arrow().ChunkedArray):
+        vectors = vectors.combine_chunks()
+    positions = batch.column("row").to_numpy(zero_copy_only=False)
+    return positions, vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
+
+
+def _arrow() -> ModuleType:
+    import pyarrow  # slow to import, and most catalogues have no Lance tables
+
+    module: ModuleType = pyarrow
+    return module
+
+
+@cache
+def _connected(uri: str) -> Any:
+    if is_remote(uri):
+        check_named(uri)
+    os.environ.setdefault("LANCEDB_LOG", "error")  # otherwise LanceDB warns about new tables
+    try:
+        import lancedb
+    except ImportError as error:
+        raise MissingExtraError(
+            "Rows in a Lance table need the package 'lancedb'. Install it with: pip install 'visterm[lance]'"
+        ) from error
+    options = {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else None
+    with _convert_errors(f"No tables can be kept at {uri}"):
+        return lancedb.connect(uri, storage_options=options, session=lancedb.Session(**CACHE_SIZES))
+
+
+@contextmanager
+def _convert_errors(problem: str, kind: type[StorageError] = StorageError, advice: str = "") -> Iterator[None]:
+    """Convert errors of LanceDB into visterm's of a kind, with the first line of their message."""
+    try:
+        yield
+    except (ValueError, OSError, RuntimeError) as error:
+        disk_error = storage_error(error)
+        if disk_error is not None:
+            raise disk_error from error
+        first_line = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise kind(f"{problem}: {first_line}.{advice}") from error
 
 
 @dataclass(eq=False)
@@ -173,55 +322,6 @@ class LancePart(Part):
         return best
 
 
-class LanceIndex:
-    """An index of a Lance table and its settings; see `Candidates`.
-
-    `rows` have a version of the table with the index. It proposes `spare` additional candidates, to make up for this
-    number of hidden rows.
-    """
-
-    def __init__(self, rows: LanceRows, settings: IndexSettings, spare: int = 0) -> None:
-        self._rows, self.settings, self.n_rows = rows, settings, settings.n_rows
-        self._spare = N_SPARE + min(spare, MAX_SPARE)
-
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Return ascending positions of rows that include most of the `k` best."""
-        query = self._rows.open_table.search(q.ravel(), vector_column_name="vector").distance_type("dot")
-        query = query.nprobes(self.settings.n_probed(k)).fast_search().limit(k + self._spare)
-        positions = np.sort(query.select(["row"]).to_arrow().column("row").to_numpy())
-        return positions[positions < self.n_rows]
-
-
-def build_lance_index(
-    table: LanceTable, version: int, n_rows: int, width: int, queries: NDArray[np.float32]
-) -> tuple[int, IndexSettings]:
-    """Build an index of a table's rows, and measure its best settings; drop the index if it is too slow or inaccurate.
-
-    Returns the resulting version of the table, with or without the index, and the measured settings.
-    """
-    from lancedb.index import IvfFlat
-
-    table.cut(version)
-    n_lists = max(1, math.isqrt(n_rows))
-    writable = table.writable()
-    writable.create_index("vector", config=IvfFlat(distance_type="dot", num_partitions=n_lists, max_iterations=ROUNDS))
-    rows = LanceRows(table, int(writable.version), n_rows, width)
-    exact_part, k = LancePart(np.arange(n_rows), rows), min(K, n_rows)
-    exact_time = median_seconds(lambda: exact_part.best(queries[:1], k), 3)
-
-    def search(q: Floats, trial: IndexSettings) -> Positions:
-        return LancePart(exact_part.ids, rows, index=LanceIndex(rows, trial)).best(q, k).ids
-
-    probes = [*probe_counts(max(1, n_lists // 2)), n_lists]
-    trials = [[IndexSettings(n_rows, n_lists, probed, K + N_SPARE, 0.0, 0.0, exact_time) for probed in probes]]
-    settings = best_settings(search, trials, queries, exact_part.best(queries, k).ids)
-
-    if not settings.is_useful:
-        for index in writable.list_indices():
-            writable.drop_index(index.name)
-    return int(writable.version), settings
-
-
 class LanceLocation(NamedTuple):
     """The location of the Lance tables of a catalogue."""
 
@@ -290,12 +390,9 @@ class LanceSegment(SegmentFolder):
         self.table_version = self.table.append(self.table_version, n_rows, ids, U)
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` rows as a part to search, read on demand, with the table's own index."""
+        """Return the first `n_rows` rows as a part to search, read on demand; an index is opened on first use."""
         rows = LanceRows(self.table, self.table_version, n_rows, self.width)
-        lance_index = None
-        if index is not None and index.settings.is_useful:
-            lance_index = LanceIndex(rows, index.settings, len(hidden))
-        return LancePart(self._map(IDS, n_rows), rows, hidden, lance_index)
+        return LancePart(self._map(IDS, n_rows), rows, hidden, self._opened(index))
 
     def cut(self, n_rows: int) -> None:
         """Shorten the file of ids to `n_rows`, and reset the table to its current version."""

@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError
 from visterm.core.files import open_regular
-from visterm.core.products import top_k_products
 from visterm.core.writing import whole_file
+from visterm.store.current_rows import Part
 
 K = 10  # Number of best rows with which an index is measured
 MIN_RECALL = 0.98  # Minimum share of the `K` best rows that an index must find (see `cautious_recall`)
 MIN_SPEED_UP = 3.0  # Minimum speed-up over exact search that makes an index worth its space
-MAX_K = 1600  # Maximum number of results of a search with the index; searches for more results are exact
 RESULTS_PER_PROBE = 100  # For each 100 results, as many lists are searched as were measured with `K` results
 LISTS_PER_ROOT = 4  # Number of lists, as a multiple of the square root of the number of rows
 CANDIDATE_COUNTS = (50, 100, 200, 400)  # Numbers of candidates that are tried
@@ -144,14 +143,15 @@ def read_index(path: Path, settings: IndexSettings, width: int) -> FaissIndex:
     return index
 
 
-def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowIndex:
-    """Build an index of the rows `U`, shape (n_rows, width), and measure its best settings.
+def build_index(part: Part, queries: NDArray[np.floating]) -> RowIndex:
+    """Build an index of the rows of `part`, whose ids are 0, 1, ..., and measure its best settings.
 
     `queries`, shape (n_queries, width), should be up to a few hundred typical queries: more give better measurements.
     The property `settings.pays` says whether to use the index. Raises MissingExtraError if faiss is not installed.
     """
     faiss = _faiss()
-    n, width = U.shape
+    queries = np.ascontiguousarray(queries, np.float32)
+    n, width = len(part), queries.shape[1]
     n_lists = LISTS_PER_ROOT * math.isqrt(n)
     even_width = width + width % 2
     index = faiss.index_factory(width, f"RR{even_width},IVF{n_lists},PQ{even_width}x4fsr", faiss.METRIC_INNER_PRODUCT)
@@ -159,23 +159,22 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
     ivf_index.cp.niter, ivf_index.cp.min_points_per_centroid = 10, 1
     training_rows = np.sort(np.random.default_rng(0).permutation(n)[:MAX_TRAINING_ROWS])
     with _one_thread(faiss):
-        index.train(np.ascontiguousarray(U[training_rows]))
+        index.train(part.take(training_rows))
         for start in range(0, n, ROWS_PER_ADDITION):
-            index.add(np.ascontiguousarray(U[start : start + ROWS_PER_ADDITION]))
-    queries = np.ascontiguousarray(queries, np.float32)
+            index.add(part.take(np.arange(start, min(start + ROWS_PER_ADDITION, n))))
 
-    exact_time = median_seconds(lambda: top_k_products(queries[:1], U, K))
+    exact_time = statistics.median(timeit.repeat(lambda: part.best(queries[:1], K), number=1, repeat=5))
 
     def search(q: NDArray[np.float32], trial: IndexSettings) -> NDArray[np.int64]:
         candidates = RowIndex(trial, lambda: index).search_lists(q, trial.probed, trial.fetched)
-        top_k_products(q, U, K, 1, among=candidates)  # as in a real search
+        part.best(q, K, candidates)  # as in a real search
         return candidates
 
     trials = [  # with more candidates, fewer lists may be enough
         [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time) for probed in probe_counts(n_lists // 2)]
         for fetched in CANDIDATE_COUNTS
     ]
-    settings = best_settings(search, trials, queries, top_k_products(queries, U, K).ids)
+    settings = best_settings(search, trials, queries, part.best(queries, K).ids)
     return RowIndex(settings, lambda: index)
 
 
@@ -215,11 +214,6 @@ def probe_counts(max_lists: int) -> Iterator[int]:
 def is_installed() -> bool:
     """Return whether faiss is installed."""
     return find_spec("faiss") is not None
-
-
-def median_seconds(call: Callable[[], object], times: int = 5) -> float:
-    """Return the median duration of a call in seconds."""
-    return statistics.median(timeit.repeat(call, number=1, repeat=times))
 
 
 def best_settings(

@@ -167,17 +167,7 @@ class SegmentFolder:
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
         """Return the first `n_rows` rows as a part to search; with faiss, an index is opened on first use."""
-        part = ArrayPart(*self.read(n_rows), hidden)
-        if index is not None:
-            path = self.folder / index.file
-            if path.parent != self.folder or path.suffix != INDEX_SUFFIX:
-                raise CorruptFileError(
-                    f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
-                    f"*{INDEX_SUFFIX} in that folder."
-                )
-            if index.settings.is_useful and is_installed():
-                part.index = RowIndex(index.settings, partial(read_index, path, index.settings, self.width))
-        return part
+        return ArrayPart(*self.read(n_rows), hidden, self._opened(index))
 
     def cut(self, n_rows: int) -> None:
         """Shorten the files to the first `n_rows` rows."""
@@ -188,6 +178,20 @@ class SegmentFolder:
             n_values = self._n_values(n_rows)
             sizes |= {DATA: n_values, INDICES: n_values, INDPTR: n_rows + 1}
         self._shorten(sizes)
+
+    def _opened(self, index: StoredIndex | None) -> RowIndex | None:
+        """Return an index that is useful and can be used here. Raises CorruptFileError if its name is not a file's."""
+        if index is None:
+            return None
+        path = self.folder / index.file
+        if path.parent != self.folder or path.suffix != INDEX_SUFFIX:
+            raise CorruptFileError(
+                f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
+                f"*{INDEX_SUFFIX} in that folder."
+            )
+        if not (index.settings.is_useful and is_installed()):
+            return None
+        return RowIndex(index.settings, partial(read_index, path, index.settings, self.width))
 
     def _names(self) -> list[str]:
         return [IDS, DENSE] if self.kind == "dense" else [IDS, DATA, INDICES, INDPTR]

@@ -23,8 +23,7 @@ from visterm.store.current_rows import CurrentRows, Part
 from visterm.store.database import Database
 from visterm.store.history import Runs
 from visterm.store.images import LISTED, as_list
-from visterm.store.lance_rows import LANCE, LanceLocation, LanceSegment, build_lance_index
-from visterm.store.lance_table import table_names
+from visterm.store.lance_rows import LanceLocation, LanceSegment, table_names
 from visterm.store.row_index import IndexSettings, build_index, is_installed, settings_of
 from visterm.store.segments import (
     DATA,
@@ -65,6 +64,7 @@ SAMPLED_BLOCKS = 4  # Number of blocks per segment that are verified when a cata
 MIN_ROWS_FOR_INDEX = 100_000  # Minimum number of rows for an index; exact search of fewer rows takes milliseconds
 
 MAX_MEASURED_QUERIES = 200  # Maximum number of queries for measuring an index: the standard error is about 0.5 %
+INDEXES = "(SELECT * FROM indexes WHERE file <> 'lance')"  # 'lance': LanceDB's own, of earlier versions
 MAX_UNINDEXED_SHARE = 0.2  # Rebuild an index if more than this share of the rows is not in it
 IN_CURRENT_RUN = f"run_id = ({CURRENT})"
 
@@ -97,7 +97,7 @@ class RowStore:
                     )
                 width = segment.width
                 hidden = checked_positions(self.database.rows(HIDDEN_QUERY, (segment.id, run_id, segment.id)), segment)
-                index, index_query = None, "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
+                index, index_query = None, f"SELECT file, n_rows, facts FROM {INDEXES} WHERE segment_id = ?"
                 for file, n_rows, facts in self.database.rows(index_query, (segment.id,)):
                     if not 0 <= n_rows <= segment.n_rows:
                         raise CorruptFileError(
@@ -232,16 +232,13 @@ class RowStore:
             if self.folder is not None:
                 shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
 
-        for segment in segments_of(self.database):  # compact Lance tables, and update their indexes
+        for segment in segments_of(self.database):  # compact Lance tables
             files = self.files(segment)
             if not isinstance(files, LanceSegment) or not files.table.needs_compaction(segment.n_rows):
                 continue
-            version, all_indexed = files.table.compact(files.table_version)
+            version = files.table.compact(files.table_version)
             with self.database.transaction():
                 self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
-                if all_indexed:
-                    index_query = "UPDATE indexes SET n_rows = ? WHERE segment_id = ?"
-                    self.database.write(index_query, (segment.n_rows, segment.id))
                 self.mark_changed()
             files.table.delete_old_versions()
         return bool(replaced_ids)
@@ -340,10 +337,9 @@ def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[i
 
 def indexes_are_due(database: Database) -> bool:
     """Return whether many rows of the current run were not yet considered for an index, and one can be built."""
-    n_rows_query = "SELECT json_extract(facts, '$.n_rows') FROM indexes WHERE segment_id = ?"
-    return any(
+    n_rows_query = f"SELECT json_extract(facts, '$.n_rows') FROM {INDEXES} WHERE segment_id = ?"
+    return is_installed() and any(
         (database.value(n_rows_query, (segment.id,)) or 0) < (1 - MAX_UNINDEXED_SHARE) * segment.n_rows
-        and (segment.table_version is not None or is_installed())
         for segment in _large_segments(database)
     )
 
@@ -357,20 +353,11 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
     for segment in _large_segments(database):
         files = rows.files(segment)
         assert isinstance(files, SegmentFolder)
-        sample = np.asarray(queries[:MAX_MEASURED_QUERIES], np.float32)
-        if isinstance(files, LanceSegment):
-            name = LANCE
-            files.table_version, settings = build_lance_index(
-                files.table, files.table_version, segment.n_rows, segment.width, sample
-            )
-        else:
-            name = f"{segment.n_rows}.faiss"
-            U = files.read(segment.n_rows)[1]
-            assert isinstance(U, np.ndarray)
-            index = build_index(U, sample)
-            settings = index.settings
-            if settings.is_useful:
-                index.write(files.folder / name)
+        part = files.part(segment.n_rows, np.empty(0, np.int64))
+        index = build_index(replace(part, ids=np.arange(segment.n_rows)), queries[:MAX_MEASURED_QUERIES])
+        name, settings = f"{segment.n_rows}.faiss", index.settings
+        if settings.is_useful:
+            index.write(files.folder / name)
 
         has_index = has_index or settings.is_useful
         with database.transaction():
@@ -379,7 +366,6 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
                 "UPDATE SET file = excluded.file, n_rows = excluded.n_rows, facts = excluded.facts",
                 (segment.id, name, segment.n_rows, json_text(asdict(settings))),
             )
-            database.write("UPDATE segments SET table_version = ? WHERE id = ?", (files.table_version, segment.id))
             rows.mark_changed()
         for file in files.folder.glob("*.faiss"):
             if file.name != name or not settings.is_useful:
@@ -390,20 +376,19 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
 def how_it_searches(database: Database) -> str:
     """Describe how the current run is searched: exactly, or with an index and its measured speed and recall."""
     indexes = database.rows(
-        "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
+        f"SELECT facts, segments.n_rows - indexes.n_rows FROM {INDEXES} AS indexes "
         f"JOIN segments ON segments.id = segment_id WHERE {IN_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
     )
     if not indexes:
         return "exact: every photo is compared"
-    facts, n_unindexed, file = indexes[0]
+    facts, n_unindexed = indexes[0]
     index = settings_of(facts)
     if not index.is_useful:
         return f"exactly: an index does not pay here ({_performance(index)})"
-    if file != LANCE and not is_installed():
+    if not is_installed():
         return "exactly: there is an index, but faiss is not installed (pip install 'visterm[faiss]')"
     others = f"; {count_of(n_unindexed, 'row')} since then exactly" if n_unindexed else ""
-    library = "LanceDB" if file == LANCE else "faiss"
-    return f"{library}, {index.probed} of {index.lists} lists of {index.n_rows:,} rows: {_performance(index)}{others}"
+    return f"faiss, {index.probed} of {index.lists} lists of {index.n_rows:,} rows: {_performance(index)}{others}"
 
 
 def _large_segments(database: Database) -> list[StoredSegment]:

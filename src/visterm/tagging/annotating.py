@@ -19,15 +19,14 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
 from visterm.data.frames import Framed, first_of, pictures
 from visterm.data.image_folders import Unsearched, is_video
-from visterm.features.contents import is_features
+from visterm.features.folder import is_features
 from visterm.features.streaming.shards import stored_chunks
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.features.video_rows import encode_all
 from visterm.learning.run import Run
 from visterm.learning.word_places import rank_with_added
 from visterm.models.base import Annotator
-from visterm.models.confidence.calibration import Calibration
-from visterm.models.confidence.cutoffs import MEANS, cutoff_for_precision, cutoff_of_best_f1
+from visterm.models.confidence.calibration import MEANS, Calibration, cutoff_for_precision, cutoff_of_best_f1
 
 if TYPE_CHECKING:
     from visterm.store.tags import Prediction

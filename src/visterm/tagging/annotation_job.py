@@ -23,8 +23,7 @@ from visterm.core.wording import json_text
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import ENTRY, ShardEntry, cut, is_features
-from visterm.features.folder import FeatureFolder, naming_a_full_disk
+from visterm.features.folder import ENTRY, FeatureFolder, ShardEntry, cut, is_features, naming_a_full_disk
 from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 from visterm.features.streaming.shards import Shards

@@ -19,7 +19,7 @@ from visterm.tagging.estimator import TaggerEstimator
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
-    from visterm.data.query_files import QueryRow
+    from visterm.data.tag_queries import QueryRow
     from visterm.data.tag_rules import Rules
     from visterm.data.word_vectors import WordVectors
     from visterm.encoders.contract import AnyEncoder

@@ -14,36 +14,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from visterm.core.errors import (
-    CorruptFileError,
-    DiskError,
-    DivergedError,
-    ImageError,
-    MissingExtraError,
-    OutOfSpaceError,
-    ReplacedError,
-    ServiceError,
-    StorageError,
-    UnknownNameError,
-    VistermError,
-)
+from visterm.core import errors
 from visterm.core.writing import storage_error
 from visterm.web.schemas import STATUSES
 
 LOG = logging.getLogger("visterm.web")
 API_NAMES = {"words": "q"}  # Names of settings that differ between Python and the API
 MAX_SHOWN_LETTERS = 60  # Maximum length of a wrong value that a message repeats
-ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
-    (UnknownNameError, 422, "unknown_name"),
-    (MissingExtraError, 422, "missing_extra"),
-    (ReplacedError, 503, "catalogue_replaced"),
-    (CorruptFileError, 500, "damaged"),
-    (OutOfSpaceError, 507, "disk_full"),
-    (DiskError, 503, "disk_fails"),
-    (StorageError, 409, "in_use"),
-    (ServiceError, 503, "server_unreachable"),
-    (DivergedError, 500, "internal"),
-    (VistermError, 422, "invalid"),
+ANSWERS: tuple[tuple[type[errors.VistermError], int, str], ...] = (
+    (errors.UnknownNameError, 422, "unknown_name"),
+    (errors.MissingExtraError, 422, "missing_extra"),
+    (errors.ReplacedError, 503, "catalogue_replaced"),
+    (errors.CorruptFileError, 500, "damaged"),
+    (errors.OutOfSpaceError, 507, "disk_full"),
+    (errors.DiskError, 503, "disk_fails"),
+    (errors.StorageError, 409, "in_use"),
+    (errors.ServiceError, 503, "server_unreachable"),
+    (errors.DivergedError, 500, "internal"),
+    (errors.VistermError, 422, "invalid"),
 )
 """Errors of visterm with their status and code; the first matching class counts."""
 
@@ -97,14 +85,14 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
 
     if isinstance(error, RequestValidationError):
         return _first_invalid(error)
-    if isinstance(error, ImageError):
+    if isinstance(error, errors.ImageError):
         return HttpError(422, f"The picture can't be read: {error.reason}.", code="unreadable_image")
     if isinstance(error, ClientDisconnect):  # nobody reads this answer
         return HttpError(400, "The connection was closed before the request was complete.")
     status, code = next(
         ((status, code) for error_type, status, code in ANSWERS if isinstance(error, error_type)), (500, "internal")
     )
-    if not isinstance(error, VistermError) or code == "internal":
+    if not isinstance(error, errors.VistermError) or code == "internal":
         LOG.error("A request failed.", exc_info=error)
         return HttpError(500, "The service failed to answer this request. Its log says why.")
 
@@ -116,7 +104,7 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
 
 
 @contextmanager
-def error_statuses(statuses: Mapping[type[VistermError], int]) -> Iterator[None]:
+def error_statuses(statuses: Mapping[type[errors.VistermError], int]) -> Iterator[None]:
     """Answer errors of these classes with a more specific status than 422."""
     try:
         yield

@@ -17,8 +17,8 @@ from visterm.core.wording import count_of, printable
 from visterm.core.writing import storage_error
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import find_duplicates
-from visterm.library.earlier_runs import FIT, GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.photo_map import draw_map
+from visterm.library.runs import FIT, GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.database import WHO
 from visterm.store.history import CatalogueJob, StoredProgress

@@ -30,8 +30,7 @@ from visterm.library.photos import stays_inside
 from visterm.library.records import CatalogueVideos
 from visterm.library.search.photo_names import complete_names
 from visterm.store.images import ImageRecord
-from visterm.tagging.explain import Explanation, check_explains, explain
-from visterm.tagging.heat_map import heat_overlay
+from visterm.tagging.explain import Explanation, check_explains, explain, heat_overlay
 from visterm.tagging.tag_groups import tag_vectors
 from visterm.tagging.tag_map import Completion, Completions, PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger

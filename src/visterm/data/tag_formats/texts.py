@@ -170,13 +170,11 @@ class TextNote(NamedTuple):
 class TextNotes:
     """The notes on the texts of one folder, one per line; the latest note on a text counts.
 
-    With `follow_links`, the notes file may be a link to a file outside the folder. Raises DataError if the notes are
-    damaged.
+    Raises DataError if the notes are damaged.
     """
 
-    def __init__(self, folder: Path, *, follow_links: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self._path = folder / NOTES
-        self._follow_links = follow_links
         self._notes: dict[str, list[TextNote]] = {}  # text name -> its latest note that is done, and later notes
         content = content_of(self._path) or b""
         self._incomplete_from: int | None = None
@@ -222,8 +220,7 @@ class TextNotes:
         fields = note._asdict()
         if note.done:
             del fields["done"]  # all versions of visterm can read notes without it
-        if not self._follow_links:
-            check_stays_inside(self._path)
+        check_stays_inside(self._path)
 
         try:
             if self._incomplete_from is not None:

@@ -60,6 +60,8 @@ class JoinedTable:
         self.remarks: list[str] = []
         self._pairs = TagPairs(folder / "pairs.bin")
         self._contradictions: list[str] = []
+        self._n_matched = self._n_missing = 0  # Rows of images with features, and of others
+        self._example = ""  # An image without features
 
     def match(
         self, rows: Sequence[TagRecord], bits: Sequence[int]
@@ -73,7 +75,31 @@ class JoinedTable:
         np.bitwise_or.at(self.bits, positions[is_matched], np.array(bits, np.uint8)[is_matched])
         in_folder = [(row, position) for row, position in zip(rows, positions.tolist(), strict=True) if position >= 0]
         matched = [(without_contradictions(row, self._contradictions), position) for row, position in in_folder]
+        self._n_matched += len(matched)
         return matched, [(rows[n], bits[n]) for n in np.flatnonzero(~is_matched).tolist()]
+
+    def miss(self, image: str) -> None:
+        """Count a row of an image without features."""
+        self._n_missing += 1
+        self._example = self._example or image
+
+    def remark_unmatched(self) -> None:
+        """Add a line that counts the rows of images without features, if there are any.
+
+        Raises TagFileError if no row is of an image with features.
+        """
+        n_missing, example = self._n_missing, self._example
+        if not self._n_matched:
+            example_name = self.shards.names(0)[0] if len(self.shards) else "nothing"
+            raise TagFileError(
+                f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
+                f"'{example}', the features '{example_name}'. With streamed features both must name the same paths."
+            )
+        if n_missing:
+            self.remarks.append(
+                f"{count_of(n_missing, 'row')} of the tags (such as of '{example}') "
+                f"{'is' if n_missing == 1 else 'are'} of images without features; left out."
+            )
 
     def bits_of(self, number: int) -> NDArray[np.uint8]:
         """Return the bits of the images of a shard. Raises TagFileError if an image is in two splits."""
@@ -138,9 +164,8 @@ class TagsOnDisk(JoinedTable):
     ) -> None:
         """Read the table once: set the bits of images, number the tags, store the pairs, and count the words."""
         requested = None if split is None else split_name(split)
-        n_skipped, n_missing, n_matched = 0, 0, 0
+        n_skipped = 0
         splits: Counter[str | None] = Counter()
-        example = ""
 
         @lru_cache(maxsize=BATCH_ROWS)
         def word_of(tag: str) -> tuple[str, int]:
@@ -154,8 +179,8 @@ class TagsOnDisk(JoinedTable):
                 continue
             bits = [_SPLITS.get(row.split, OTHER) if requested is None else NO_SPLIT for row in rows]
             matched, missing = self.match(rows, bits)
-            n_matched, n_missing = n_matched + len(matched), n_missing + len(missing)
-            example = example or next((row.image for row, _ in missing), "")
+            for row, _ in missing:
+                self.miss(row.image)
             splits.update(row.split for row, _ in matched if requested is None)
             pairs = []
             for row, position in matched:
@@ -165,10 +190,10 @@ class TagsOnDisk(JoinedTable):
                 pairs += [(position, tag) for _, tag in given]
             self._pairs.add(pairs)
 
-        if n_skipped and not (n_missing or n_matched):
+        if n_skipped and not (self._n_missing or self._n_matched):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
-        self.remarks += [*unmatched_remark(self.shards, n_matched, n_missing, example), *unused_rows_remark(splits)]
-        self.remarks += contradiction_remarks(self._contradictions)
+        self.remark_unmatched()
+        self.remarks += [*unused_rows_remark(splits), *contradiction_remarks(self._contradictions)]
 
     def _choose(
         self, words: Counter[str], min_count: int, aliases: Mapping[str, str], tag_of: Mapping[str, str]
@@ -211,25 +236,6 @@ def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
     """Yield the rows of a table in non-empty lists."""
     records = iter(records)
     return iter(lambda: list(islice(records, BATCH_ROWS)), [])
-
-
-def unmatched_remark(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
-    """Return a line that counts the rows of images without features (such as `example`); empty if there are none.
-
-    Raises TagFileError if no row is of an image with features.
-    """
-    if not n_found:
-        example_name = shards.names(0)[0] if len(shards) else "nothing"
-        raise TagFileError(
-            f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
-            f"'{example}', the features '{example_name}'. With streamed features both must name the same paths."
-        )
-    if not n_missing:
-        return []
-    return [
-        f"{count_of(n_missing, 'row')} of the tags (such as of '{example}') {'is' if n_missing == 1 else 'are'} of "
-        "images without features; left out."
-    ]
 
 
 class TagPairs:

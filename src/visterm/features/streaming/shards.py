@@ -20,7 +20,7 @@ from visterm.core.types import Chunk, Skipped
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import name_hashes
+from visterm.features.folder import name_hashes
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import finished_contents
 from visterm.features.training_rows import check_fingerprint

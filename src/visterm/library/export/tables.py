@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -28,7 +27,7 @@ TABLE_COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 FIFTYONE, IMAGEFOLDER = "fiftyone", "imagefolder"
 DATASETS = (FIFTYONE, IMAGEFOLDER)
-PHOTO_FOLDERS = {FIFTYONE: "data", IMAGEFOLDER: "photos"}
+PHOTO_FOLDER = "photos"
 
 _README = """# Photos and tags for FiftyOne
 
@@ -36,11 +35,12 @@ Written by visterm. People's tags are in `labels.json`, predictions in `predicti
 
     import fiftyone as fo
 
-    there = {"dataset_dir": FOLDER, "dataset_type": fo.types.FiftyOneImageClassificationDataset%s}
+    kind = fo.types.FiftyOneImageClassificationDataset
+    there = {"dataset_dir": FOLDER, "dataset_type": kind, "data_path": "data.json"}
     dataset = fo.Dataset.from_dir(**there, label_field="tags")
     dataset.merge_dir(**there, labels_path="predictions.json", label_field="predictions")
 """
-_MANIFEST = ', "data_path": "data.json"'  # FiftyOne 1.22.1 does not find this file automatically
+"""FiftyOne 1.22.1 does not find the file of paths by itself."""
 
 
 def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) -> str:
@@ -117,35 +117,31 @@ def only_pictures(items: Iterable[ExportItem | Skipped]) -> Iterator[ExportItem 
             yield item
 
 
-def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: bool = False) -> None:
+def export_dataset(items: Iterable[ExportItem], to: str, out: Path) -> None:
     """Write photos (from `only_pictures`) and their tags as a data set of kind `to`, one of `DATASETS`.
 
     Photos get numbers as names, because both programs interpret names. "fiftyone" has a table of their paths, and
-    "imagefolder" has links to them; with `copy`, both have copies. Raises UserError if `to` is invalid; StorageError if
-    `out` is not empty.
+    "imagefolder" has links to them. Raises UserError if `to` is invalid; StorageError if `out` is not empty.
     """
     check_choice(to, "to", DATASETS)
     with export_folder(out) as folder:
-        (_write_fiftyone if to == FIFTYONE else _write_imagefolder)(items, folder, copy=copy)
+        (_write_fiftyone if to == FIFTYONE else _write_imagefolder)(items, folder)
 
 
-def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:
+def _write_imagefolder(items: Iterable[ExportItem], folder: Path) -> None:
     """Write photos and ``metadata.jsonl``: file_name, name, tags, predicted and confidence."""
-    (folder / PHOTO_FOLDERS[IMAGEFOLDER]).mkdir()
+    (folder / PHOTO_FOLDER).mkdir()
     with (folder / "metadata.jsonl").open("w", encoding="utf-8") as lines:
         for number, item in enumerate(items):
             given, predicted = given_and_predicted(item)
-            file_name = f"{PHOTO_FOLDERS[IMAGEFOLDER]}/{number:07d}{suffix_of(item.path)}"
-            if copy:
-                shutil.copyfile(item.path, folder / file_name)
-            else:
-                try:
-                    (folder / file_name).symlink_to(item.path.absolute())
-                except OSError as error:  # for example on Windows, where users may not create links
-                    raise StorageError(
-                        f"The link {folder / file_name} to {item.path.absolute()} cannot be created: "
-                        f"{error.strerror or error}. Copy the photos instead of linking."
-                    ) from error
+            file_name = f"{PHOTO_FOLDER}/{number:07d}{suffix_of(item.path)}"
+            try:
+                (folder / file_name).symlink_to(item.path.absolute())
+            except OSError as error:  # for example on Windows, where users may not create links
+                raise StorageError(
+                    f"The link {folder / file_name} to {item.path.absolute()} cannot be created: "
+                    f"{error.strerror or error}. Write to a disk and as a user that may make links."
+                ) from error
             entry = {
                 "file_name": file_name,
                 "name": item.name or str(item.path),
@@ -156,18 +152,14 @@ def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool)
             lines.write(json_text(entry) + "\n")
 
 
-def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:
-    """Write ``data.json`` (paths of photos) or copies of photos, ``labels.json`` and ``predictions.json``."""
+def _write_fiftyone(items: Iterable[ExportItem], folder: Path) -> None:
+    """Write ``data.json`` (paths of photos), ``labels.json`` and ``predictions.json``."""
     paths: dict[str, str] = {}
     classes: dict[str, int] = {}
     label_maps: tuple[dict[str, object], dict[str, object]] = {}, {}
-    if copy:
-        (folder / PHOTO_FOLDERS[FIFTYONE]).mkdir()
     for number, item in enumerate(items):
         name = f"{number:07d}"
         paths[name] = str(item.path.absolute())
-        if copy:
-            shutil.copyfile(item.path, folder / PHOTO_FOLDERS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
         for labels, marks in zip(label_maps, given_and_predicted(item), strict=True):
             labels[name] = [
                 {"label": classes.setdefault(mark.tag, len(classes))}
@@ -175,8 +167,7 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
                 for mark in marks
             ] or None
 
-    if not copy:
-        (folder / "data.json").write_text(json_text(paths, indent=1), encoding="utf-8")
+    (folder / "data.json").write_text(json_text(paths, indent=1), encoding="utf-8")
     for file, labels in zip(("labels.json", "predictions.json"), label_maps, strict=True):
         (folder / file).write_text(json_text({"classes": list(classes), "labels": labels}, indent=1), encoding="utf-8")
-    (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
+    (folder / "README.md").write_text(_README, encoding="utf-8")

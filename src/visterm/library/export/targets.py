@@ -12,23 +12,10 @@ from pathlib import Path
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
+from visterm.data import sidecars
 from visterm.data.exiftool import ExifTool
 from visterm.data.image_folders import DNG, suffix_of
 from visterm.data.pillow import is_raw
-from visterm.data.sidecars import (
-    FOUND,
-    MAX_IPTC_BYTES,
-    Iptc,
-    Sidecars,
-    check_stays_inside,
-    content_of,
-    embedded_keywords,
-    read_iptc,
-    read_sidecar,
-    replace_file,
-    union,
-    windows_keywords,
-)
 from visterm.data.xmp.keywords import GIVEN, IPTC, Keywords, Mark, read_keywords
 from visterm.data.xmp.writing import (
     PACKET,
@@ -74,7 +61,7 @@ def revise(
     with_additions = add_tags(content, writable, name, iptc=iptc)
     revised = remove_tags(with_additions, removed, name) if removed else with_additions
     foreign = [tag for tag in keywords.tags if tag_key(tag) in rejected.difference(map(tag_key, removed))]
-    taken_off = union([*foreign, *taken_from_iptc]) if item.takes_off else []
+    taken_off = sidecars.union([*foreign, *taken_from_iptc]) if item.takes_off else []
     if taken_off and revised:
         revised = take_off(revised, foreign, name, iptc=taken_from_iptc)
     remaining = read_keywords(revised, name) if revised else Keywords([], [])
@@ -100,7 +87,7 @@ def with_tags_removed(
     in_iptc = [mark.tag for mark in (*keywords.marks, *keywords.copies) if mark.is_in_iptc]
     remaining = remove_tags(content, tags, str(target)) if tags or copied else content
     change = FileChange(
-        str(image), str(target), removed=tags, copied=copied, put_back=tuple(union(note.tag for note in notes))
+        str(image), str(target), removed=tags, copied=copied, put_back=tuple(sidecars.union(note.tag for note in notes))
     )
     return remaining, change, in_iptc, [note.text for note in notes if note.field == IPTC]
 
@@ -160,7 +147,9 @@ def _rejected_in(sources: Sequence[Keywords], item: ExportItem) -> tuple[str, ..
     """Return the keywords in files that people rejected and visterm did not write."""
     rejected = set(map(tag_key, item.rejected))
     tags = [(tag, source) for source in sources for tag in source.tags if tag_key(tag) in rejected]
-    return tuple(union(tag for tag, source in tags if tag_key(tag) not in {tag_key(mark.tag) for mark in source.marks}))
+    return tuple(
+        sidecars.union(tag for tag, source in tags if tag_key(tag) not in {tag_key(mark.tag) for mark in source.marks})
+    )
 
 
 def _has_all(keywords: Keywords, marks: Sequence[Mark]) -> bool:
@@ -175,32 +164,28 @@ class SidecarTarget:
 
     A new file also has people's tags, because some programs read either the file or the image; if the image itself
     has all tags, no file is created, unless `always`. For `naming` see `Sidecars.target`, for `flat` see `_flattened`.
-    `follow_links` allows writing through links that lead out of a photo's folder.
     """
 
     name = "xmp"
 
-    def __init__(
-        self, *, naming: str = FOUND, always: bool = False, flat: bool | None = None, follow_links: bool = False
-    ) -> None:
+    def __init__(self, *, naming: str = sidecars.FOUND, always: bool = False, flat: bool | None = None) -> None:
         self._naming, self._always, self._flat = naming, always, flat
-        self._follow_links = follow_links
-        self._sidecars = Sidecars()
+        self._sidecars = sidecars.Sidecars()
 
     def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return the changes."""
         path = self._sidecars.target(item.path, self._naming)
-        old = content_of(path)
+        old = sidecars.content_of(path)
         marks = _flattened(marks, item.rejected, self._flat)
-        others = [read_sidecar(other) for other in self._sidecars.of(item.path) if other != path]
-        elsewhere = [*others, embedded_keywords(item.path)] if item.rejected else []
+        others = [sidecars.read_sidecar(other) for other in self._sidecars.of(item.path) if other != path]
+        elsewhere = [*others, sidecars.embedded_keywords(item.path)] if item.rejected else []
         staying = _rejected_in(elsewhere, item)
         if old is None:
             existing = self._sidecars.keywords(item.path)
             if not marks or (not self._always and _has_all(existing, marks)):
                 return FileChange(str(item.path), str(path), staying=staying)
             shares_stem = self._sidecars.shares_stem(item.path)
-            in_image = embedded_keywords(item.path) if shares_stem else existing
+            in_image = sidecars.embedded_keywords(item.path) if shares_stem else existing
             marks = _flattened(_with_image_keywords(marks, in_image, item.rejected), item.rejected, self._flat)
 
         new, change = revise(old or SIDECAR, item, marks, path)
@@ -208,14 +193,16 @@ class SidecarTarget:
             self._write(path, old, new, dry_run=dry_run)
         other_tags = (mark.tag for other in others for mark in other.marks)
         return replace(
-            change, visterm_tags=(*change.visterm_tags, *other_tags), staying=tuple(union([*change.staying, *staying]))
+            change,
+            visterm_tags=(*change.visterm_tags, *other_tags),
+            staying=tuple(sidecars.union([*change.staying, *staying])),
         )
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and delete files that have nothing else."""
         changes = []
         for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
-            if (old := content_of(path)) is not None:
+            if (old := sidecars.content_of(path)) is not None:
                 new, change, *_ = with_tags_removed(old, image, path)
                 self._write(path, old, new, dry_run=dry_run)
                 changes.append(change)
@@ -231,7 +218,7 @@ class SidecarTarget:
 
     def _write(self, path: Path, old: bytes | None, new: bytes | None, *, dry_run: bool) -> None:
         if not dry_run and new != old:
-            replace_file(path, old, new, follow_links=self._follow_links)
+            sidecars.replace_file(path, old, new)
 
 
 class EmbeddedTarget:
@@ -239,8 +226,7 @@ class EmbeddedTarget:
 
     XMP gets the IPTC keywords too, or programs that prefer XMP would no longer see them. IPTC gets the tags if an
     image has IPTC keywords, or with `iptc` always. RAW files other than DNG are never changed: `raw_sidecars` writes
-    their XMP files. `keep_originals` makes a backup of each image (``photo.jpg_original``). `follow_links` allows
-    writing to images that are links out of their folder.
+    their XMP files. `keep_originals` makes a backup of each image (``photo.jpg_original``).
     """
 
     name = "embed"
@@ -252,10 +238,8 @@ class EmbeddedTarget:
         iptc: bool = False,
         flat: bool | None = None,
         raw_sidecars: SidecarTarget | None = None,
-        follow_links: bool = False,
     ) -> None:
-        self._follow_links, self._flat = follow_links, flat
-        self._exiftool = ExifTool()
+        self._exiftool, self._flat = ExifTool(), flat
         self._keep, self._iptc, self._sidecars = keep_originals, iptc, raw_sidecars
 
     def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
@@ -265,7 +249,7 @@ class EmbeddedTarget:
                 raise DataError(f"{item.path} is a RAW file, which visterm never changes. Write an XMP file instead.")
             return self._sidecars.export(item, marks, dry_run=dry_run)
         old = self._read(item.path)
-        in_image = embedded_keywords(item.path)
+        in_image = sidecars.embedded_keywords(item.path)
         xmp = read_keywords(old or PACKET, str(item.path))
         marks = _flattened(marks, item.rejected, self._flat)
         if _has_all(in_image, marks) and not xmp.tags and not self._iptc:
@@ -281,9 +265,9 @@ class EmbeddedTarget:
             removed_from_iptc += taken_from_iptc
         if (new != (old or PACKET) or removed_from_iptc) and not dry_run:
             self._write(item.path, new, iptc, removed_from_iptc, keep=self._keep)
-        taken_keys = set(map(tag_key, change.taken_off)) - set(map(tag_key, windows_keywords(item.path)))
+        taken_keys = set(map(tag_key, change.taken_off)) - set(map(tag_key, sidecars.windows_keywords(item.path)))
         staying = [tag for tag in _rejected_in([in_image], item) if tag_key(tag) not in taken_keys]
-        return replace(change, staying=tuple(union([*change.staying, *staying])))
+        return replace(change, staying=tuple(sidecars.union([*change.staying, *staying])))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and restore the original if nothing else was changed."""
@@ -317,18 +301,18 @@ class EmbeddedTarget:
 
         IPTC in another encoding is not changed, and tags that are too long for IPTC are only in XMP.
         """
-        iptc = read_iptc(item.path)
+        iptc = sidecars.read_iptc(item.path)
         if not iptc.is_writable or not (iptc.is_present or self._iptc):
             return []
         recorded = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc}
         removed_keys = {tag_key(mark.tag) for mark in xmp.marks} - set(map(tag_key, xmp.tags))
         excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *recorded, *removed_keys}
-        tags = union([*xmp.tags, *(mark.tag for mark in _writable(marks)[0])])
-        return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MAX_IPTC_BYTES]
+        tags = sidecars.union([*xmp.tags, *(mark.tag for mark in _writable(marks)[0])])
+        return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= sidecars.MAX_IPTC_BYTES]
 
     def _rejected_in_iptc(self, item: ExportItem, xmp: Keywords) -> list[str]:
         """Return the IPTC keywords that people rejected and visterm did not write, if they can be removed."""
-        iptc = read_iptc(item.path) if item.rejected else Iptc([])
+        iptc = sidecars.read_iptc(item.path) if item.rejected else sidecars.Iptc([])
         by_visterm = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc}
         rejected = set(map(tag_key, item.rejected)) - by_visterm
         return [tag for tag in iptc.keywords if iptc.is_writable and tag_key(tag) in rejected]
@@ -337,11 +321,10 @@ class EmbeddedTarget:
         self, image: Path, packet: bytes | None, added: Sequence[str], removed: Sequence[str], *, keep: bool = False
     ) -> None:
         """Write XMP into an image, and add tags to its IPTC keywords and remove others from them."""
-        if not self._follow_links:
-            check_stays_inside(image)
+        sidecars.check_stays_inside(image)
         arguments = [f"-IPTC:Keywords-={tag}" for tag in removed] + [f"-IPTC:Keywords+={tag}" for tag in added]
         if arguments:
-            iptc = read_iptc(image)
+            iptc = sidecars.read_iptc(image)
             remaining = set(iptc.keywords) - set(removed)
             if not (remaining or added) and iptc.only_keywords:
                 arguments = ["-IPTC:all="]

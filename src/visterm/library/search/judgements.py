@@ -122,7 +122,8 @@ def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgeme
     certain = {word: photos for word, photos in enumerate(matching_photos[:n_scored]) if len(photos)}
     unlearned = {word: matching_photos[word] for word in range(n_scored, len(judgements)) if positive[word]}
     parts = certain | {word: photos for word, photos in unlearned.items() if len(photos)}
-    ids, positions, photo_of = merged_photos(list(parts.values()))
+    all_ids = np.concatenate([NO_IDS, *parts.values()])
+    ids, positions, photo_of = np.unique(all_ids, return_index=True, return_inverse=True)
     has_word, start = np.zeros((len(ids), len(judgements)), np.bool_), 0
     for word, photos in parts.items():
         has_word[photo_of[start : start + len(photos)], word] = True
@@ -152,24 +153,6 @@ def union(*parts: Ids) -> Ids:
     ids = np.sort(np.concatenate(filled), kind="stable")  # merges the parts; `np.unique` would hash all ids
     merged: Ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
     return merged
-
-
-def merged_photos(parts: Sequence[Ids]) -> tuple[Ids, Ids, Ids]:
-    """Merge parts with ascending ids; return the ascending ids, and their positions in the concatenated parts.
-
-    Also returns, for all ids of the concatenated parts, their positions among the merged ids.
-    """
-    if len(parts) < 2:
-        ids = parts[0] if parts else NO_IDS
-        return ids, (positions := np.arange(len(ids))), positions
-    all_ids = np.concatenate(parts)
-    order = np.argsort(all_ids, kind="stable")  # merges the parts
-    ids = all_ids[order]
-    is_first = np.empty(len(ids), np.bool_)
-    is_first[0], is_first[1:] = True, ids[1:] != ids[:-1]
-    back = np.empty(len(ids), np.int64)
-    back[order] = np.cumsum(is_first) - 1
-    return ids[is_first], order[is_first], back
 
 
 def positions_of(requested: Ids, ids: Ids) -> Ids:

@@ -17,8 +17,7 @@ from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import check_combination
 from visterm.library.search.judgements import Ids, ManualTags, positions_of, union
-from visterm.models.confidence.calibration import Calibration, log_sigmoid
-from visterm.models.confidence.cutoffs import expected_f1_cutoff
+from visterm.models.confidence.calibration import Calibration, expected_f1_cutoff, log_sigmoid
 from visterm.store.current_rows import CurrentRows
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError
-from visterm.metrics.bands import frequency_bands
+from visterm.metrics.annotation import frequency_bands
 from visterm.models.confidence.calibration import Doubles, sigmoid
 from visterm.models.confidence.evidence import EPSILON, MAX_NEGATIVE_SAMPLES, MIN_PROBABILITY, Evidence, log_odds
 

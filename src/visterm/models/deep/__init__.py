@@ -8,16 +8,16 @@ from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
     from visterm.models.deep.base import DeepTagger
-    from visterm.models.deep.objectives import SampledObjective, related_tags, sampled_cross_entropy
+    from visterm.models.deep.fitting import torch_settings
+    from visterm.models.deep.sampled_tagger import SampledObjective, related_tags, sampled_cross_entropy
     from visterm.models.deep.tag_draws import DRAW_LIMITS, TagDraws, draws_for
-    from visterm.models.deep.training import torch_settings
     from visterm.models.deep.word_table import WordTable
 
 _NAMES = {
     "base": "DeepTagger",
-    "objectives": "SampledObjective related_tags sampled_cross_entropy",
+    "fitting": "torch_settings",
+    "sampled_tagger": "SampledObjective related_tags sampled_cross_entropy",
     "tag_draws": "DRAW_LIMITS TagDraws draws_for",
-    "training": "torch_settings",
     "word_table": "WordTable",
 }
 """Names for plug-ins, by module: docs/add_a_model.md."""

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
-from visterm.kernels.contexts import add_contexts, draw_contexts, move_contexts
+from visterm.kernels.pairs import add_contexts, draw_contexts, move_contexts
 from visterm.kernels.rows import dense_rows
 from visterm.models.epochs import Floats
 from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings

@@ -126,10 +126,9 @@ def check_relations(relations: ArrayLike, n_tags: int, setting: str | None = Non
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ShapeError(
             f"Relations have shape {array.shape} and type {array.dtype}.",
-            setting=setting,
-            value=array.shape,
+            setting=setting, value=array.shape,
             expected="pairs of tag columns: (part, whole), or (tag, ancestor) in a tree",
-        )
+        )  # fmt: skip
 
     if array.min() < 0 or array.max() >= n_tags:
         wrong = array.min() if array.min() < 0 else array.max()

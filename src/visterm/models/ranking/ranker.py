@@ -22,15 +22,15 @@ from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Validation, Weights, epoch_record
-from visterm.models.ranking.new_tags import fit_new_tags
 from visterm.models.ranking.training import (
     MAX_TAG_BLOCK,
-    Checkpoints,
+    FileCheckpoints,
     RankingState,
     Training,
     TrainingContext,
     Windows,
     block_for,
+    fit_new_tags,
     positive_tags,
 )
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out
@@ -121,7 +121,7 @@ class PairRanker(EpochAnnotator):
         windows: Windows,
         *,
         valid: tuple[MatrixLike, MatrixLike] | None = None,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: FileCheckpoints | None = None,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -369,12 +369,9 @@ class PairRanker(EpochAnnotator):
         first_in_mean = max(1, best_epoch - self.average + 1)  # the earliest epoch in the mean of the best weights
         state = RankingState(
             weights=tuple(rows.copy() for rows in previous.best_weights or previous.means),
-            growth=previous.growth_in(first_in_mean),
-            rate=previous.rate,
-            slowing=FINISH_EPOCHS,
-            mean_epochs=BEST_WEIGHTS_EPOCHS,
-            training_state=previous.training_state,
-        )
+            growth=previous.growth_in(first_in_mean), rate=previous.rate, training_state=previous.training_state,
+            slowing=FINISH_EPOCHS, mean_epochs=BEST_WEIGHTS_EPOCHS,
+        )  # fmt: skip
         train(X, positives, state, FINISH_EPOCHS, None)
         self.n_epochs_, self.history_ = best_epoch, previous.history
 

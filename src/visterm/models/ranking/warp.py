@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.threads import Team
-from visterm.kernels.draws import SortedTags, draw_adaptive, draw_geometric, sort_tags
+from visterm.core.types import Arrays
 from visterm.kernels.random import draw_many
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.warp import (
@@ -28,13 +28,17 @@ from visterm.kernels.warp import (
     Pool,
     PositiveTags,
     RankLoss,
+    SortedTags,
     add_tag_steps,
+    draw_adaptive,
+    draw_geometric,
     draw_violators,
+    sort_tags,
     weigh_pairs,
 )
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings, even_bounds
-from visterm.models.ranking.training import Arrays, Training
+from visterm.models.ranking.training import Training
 
 MIN_PART_PAIRS = 64  # Minimum number of pairs that a thread scores at a time; constant, for the same bytes from BLAS
 MAX_PARTS = 16  # Maximum number of parts of a block

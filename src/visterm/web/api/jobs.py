@@ -12,10 +12,10 @@ from pydantic import Field
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.vocabulary import MAX_LETTERS, MAX_TAGS
-from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
 from visterm.library.export.request import ExportRequest
 from visterm.library.export.sources import Limits
 from visterm.library.export.writing import writes_into_photos
+from visterm.library.runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.web.bodies import JsonRoute

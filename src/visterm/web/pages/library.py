@@ -14,9 +14,9 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.wording import count_of
 from visterm.library.backup import BACK_UP
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
 from visterm.library.info import describe
 from visterm.library.learned import NO_TAGS, START, Comparison
+from visterm.library.runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.web.api.jobs import JobId, earlier_run, fit_options

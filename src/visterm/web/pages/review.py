@@ -16,9 +16,9 @@ from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
 from visterm.core.errors import UserError
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import FIT
 from visterm.library.mistakes import why_no_mistakes
 from visterm.library.review import review_queue
+from visterm.library.runs import FIT
 from visterm.models.abilities import RelearnsTags
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import MAX_INT
