@@ -23,7 +23,7 @@ from visterm.data.frames import html_table
 from visterm.features.training_rows import Photos, as_images, encode_corpus, known_part, read_corpus
 from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
-from visterm.models.confidence.cutoffs import cutoff_of_best_f1
+from visterm.models.confidence.calibration import cutoff_of_best_f1
 
 if TYPE_CHECKING:
     from visterm.data.images import ImageLike
