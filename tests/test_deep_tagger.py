@@ -24,7 +24,8 @@ from visterm.models.abilities import PlacesWords
 from visterm.models.deep import base as deep_tagger
 from visterm.models.deep.base import through_layers
 from visterm.models.deep.fitting import WORK_PER_THREAD, DeepNetwork
-from visterm.models.deep.sampled_tagger import SampledObjective, SampledTagger
+from visterm.models.deep.objectives import SampledObjective
+from visterm.models.deep.sampled_tagger import SampledTagger
 
 PAPER_DRAWS = {"negatives": 10, "power": 1.0, "alpha": 0.01, "tag_learning_rate": 0.1}
 SMALL = {"hidden": [24], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu"}

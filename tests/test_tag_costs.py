@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
 from reference import tag_costs as reference
-from visterm.models.deep import sampled_tagger
-from visterm.models.deep.sampled_tagger import DrawnProducts, RowPerDraw, RowPerWord
+from visterm.models.deep import objectives
+from visterm.models.deep.objectives import DrawnProducts, RowPerDraw, RowPerWord
 
 N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 
@@ -53,7 +53,7 @@ def by_ours(numbers, name, takes, params):
     scores, products = DrawnProducts.apply(f, rows, P)
     drawn = scores if takes == SAMPLED else products
     masks = [tensors[key] for key in takes[-2:]]
-    return getattr(sampled_tagger, name)(drawn[..., :P], drawn[..., P:], *masks, **params), learning
+    return getattr(objectives, name)(drawn[..., :P], drawn[..., P:], *masks, **params), learning
 
 
 @costs
@@ -83,7 +83,7 @@ def test_a_gradient_is_that_of_the_sum_by_finite_differences(numbers, name, take
 
 def test_very_unlikely_tags_cost_what_they_cost_and_are_not_infinite():
     score, one = torch.tensor([[-1000.0]]), torch.ones((1, 1))
-    assert sampled_tagger.sampled_cross_entropy(score, -score, one, one).item() == 2000
+    assert objectives.sampled_cross_entropy(score, -score, one, one).item() == 2000
 
 
 def test_the_products_of_drawn_rows_and_all_their_gradients_together_are_those_of_torch():

@@ -25,8 +25,9 @@ import numpy as np
 import torch
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
-from visterm.models.deep import sampled_tagger
-from visterm.models.deep.sampled_tagger import SampledObjective, SampledTagger
+from visterm.models.deep import objectives
+from visterm.models.deep.objectives import SampledObjective
+from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.models.deep.tag_draws import TagDraws
 from visterm.models.deep.word_table import WordTable
 from visterm_research.models.deep.cross_entropy_tagger import CrossEntropyTagger
@@ -78,7 +79,7 @@ def output_layer(n_tags: int, runs: int) -> dict[str, Any]:
 def rows_of_draws(runs: int, sizes: tuple[int, ...], negatives: tuple[int, ...]) -> list[dict[str, Any]]:
     """Time the output layer with a row a draw and with a row a word."""
     found = []
-    n_images, limit = 2000, sampled_tagger.MAX_DISTINCT_WORDS
+    n_images, limit = 2000, objectives.MAX_DISTINCT_WORDS
     ways = {"a row a draw": 0.0, "a row a word": math.inf}
     for n_tags, N, alpha in product(sizes, negatives, (0.0, 0.01)):
         Y = drawn_tags(n_images, n_tags)
@@ -88,12 +89,12 @@ def rows_of_draws(runs: int, sizes: tuple[int, ...], negatives: tuple[int, ...])
         words = np.unique(np.hstack([drawn.positives, drawn.negatives])).size
         times: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(runs):
-            for way, sampled_tagger.MAX_DISTINCT_WORDS in ways.items():
+            for way, objectives.MAX_DISTINCT_WORDS in ways.items():
                 times[way].append(seconds_a_step(SampledObjective(draws, alpha=alpha), n_tags, n_images))
         row: dict[str, Any] = {"tags": n_tags, "negatives": N, "alpha": alpha, "words a draw": words / (5 + N)}
         row |= {way: spread(values) for way, values in times.items()}
         found.append(row | {"draw / word": ratios(times["a row a draw"], times["a row a word"])})
-    sampled_tagger.MAX_DISTINCT_WORDS = limit
+    objectives.MAX_DISTINCT_WORDS = limit
     return found
 
 

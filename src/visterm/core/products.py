@@ -144,9 +144,7 @@ def _best_of_part(
 def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -> Ranking:
     """Return the heaps of the best rows in one part of V, tile by tile; each tile is multiplied with blocks of U."""
     first, stop = bounds[part], bounds[part + 1]
-    shape = len(U), min(k, stop - first)
-    heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    stream_best(U, V, ALL_ROWS, first, first + heaps.ids.shape[1], *heaps)
+    heaps = _best_of_part(U, V, None, [first, min(first + k, stop)], k, 0)
     width = U.shape[1]
     n_tags = int(np.clip(TILE_FLOATS // max(width, 1), 64, 4096))
     n_images = max(1, TILE_FLOATS // n_tags)

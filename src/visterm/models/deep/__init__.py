@@ -9,14 +9,14 @@ from visterm.core.registry import lazy_names
 if TYPE_CHECKING:
     from visterm.models.deep.base import DeepTagger
     from visterm.models.deep.fitting import torch_settings
-    from visterm.models.deep.sampled_tagger import SampledObjective, related_tags, sampled_cross_entropy
+    from visterm.models.deep.objectives import SampledObjective, related_tags, sampled_cross_entropy
     from visterm.models.deep.tag_draws import DRAW_LIMITS, TagDraws, draws_for
     from visterm.models.deep.word_table import WordTable
 
 _NAMES = {
     "base": "DeepTagger",
     "fitting": "torch_settings",
-    "sampled_tagger": "SampledObjective related_tags sampled_cross_entropy",
+    "objectives": "SampledObjective related_tags sampled_cross_entropy",
     "tag_draws": "DRAW_LIMITS TagDraws draws_for",
     "word_table": "WordTable",
 }
