@@ -116,7 +116,10 @@ class Catalogue(CatalogueReader):
             )
         return catalogue
 
-    open = load
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, run: Tagger | str | None = None) -> Self:
+        """Open a catalogue, the same as `load`."""
+        return cls.load(path, n_jobs=n_jobs, run=run)
 
     def __len__(self) -> int:
         """Return the number of searchable images."""
