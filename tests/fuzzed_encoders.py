@@ -54,17 +54,19 @@ def make_runs(folder: Path, package: str) -> None:
             params |= SETTINGS.get(name, {})
             model = None if encoder == "ids" else "ridge"
             tagger = Tagger(encoder=encoder, encoder_params=params, model=model, n_jobs=1)
-            images = rows_of_a_data_set(folder) if encoder == "data_set" else photos
-            tagger.fit(images, tags, calibrate=False).save(folder / f"encoder {name}")
+            tagger.fit(in_place_of_photos(folder).get(encoder, photos), tags, calibrate=False).save(
+                folder / f"encoder {name}"
+            )
     if package == PACKAGE:
         _make_run_of_all_files(folder)
 
 
-def rows_of_a_data_set(folder: Path) -> list[str]:
-    """Write a svmlight file with a row for each photo, and return the names of its rows."""
+def in_place_of_photos(folder: Path) -> dict[str, Any]:
+    """Return what some encoders take, by their names: names of rows of a svmlight file, which is written, and rows."""
     path = folder / "rows.svm"
     path.write_text("".join(f"{i % 3} 1:{i} 2:0.5\n" for i in range(N_PHOTOS)))
-    return [f"{path}#{i + 1}" for i in range(N_PHOTOS)]
+    rows = np.random.default_rng(4).normal(size=(N_PHOTOS, 5))
+    return {"data_set": [f"{path}#{i + 1}" for i in range(N_PHOTOS)], "rows": rows}
 
 
 def _draw_photos(folder: Path) -> list[str]:
@@ -142,7 +144,7 @@ class EncoderCases(Cases):
     def __init__(self, folder: Path, names: list[str]) -> None:
         self._photos = [str(folder / f"{i}.png") for i in range(2)]
         self._photos.append(np.full((20, 30, 3), 90, np.uint8))
-        self._rows = rows_of_a_data_set(folder)[:2]
+        self._in_place_of_photos = in_place_of_photos(folder)
         self._server = immich_ml()
         os.environ[SERVER_ENV] = self._server.__enter__().url  # whatever a damaged run says
         if find_spec("open_clip"):
@@ -156,7 +158,7 @@ class EncoderCases(Cases):
 
     def _ask_encoder(self, tagger: Tagger, name: str) -> list[Any]:
         pixels = tagger.encoder.reads == "pixels"
-        named = self._rows if name.endswith("data_set") else self._photos[:2]
+        named = self._in_place_of_photos.get(name.rpartition(" ")[2], self._photos)[:2]
         rows = tagger.encoder.encode(self._photos if pixels else named).rows
         if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
             raise ArithmeticError("infinite rows")

@@ -252,7 +252,7 @@ def test_it_is_said_when_too_few_images_are_there_to_hold_tags_out(n_images, few
 
 def test_a_catalogue_of_photos_takes_no_images_known_by_number():
     tagger = Tagger(encoder="ids", model="prior").fit(["1", "2"], [["a"], ["b"]])
-    with pytest.raises(UserError, match="knows its images by number only"):
+    with pytest.raises(UserError, match="keeps photos, and this run has none"):
         Catalogue(tagger).add(["1"])
 
 

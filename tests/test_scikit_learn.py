@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from PIL import Image
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
@@ -27,6 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MultiLabelBinarizer
 
 import visterm
+import visterm.encoders
 import visterm.metrics
 from refusals import refused
 from tiny_catalogues import ENCODER, draw_photos
@@ -312,10 +314,55 @@ def test_tags_are_predicted_as_a_matrix_by_the_cut_offs_of_the_tagger():
         tagger.fit(X, Y, calibrate=False).predict(X)
 
 
+def test_predictions_and_confidences_of_tags_under_tags_are_those_of_annotate():
+    X, Y = planted_rows()
+    tags = [[f"tag {column}" for column in np.flatnonzero(row)] for row in Y]
+    tree = [(f"tag {n}", f"tag {n % 2}") for n in range(2, 12)]
+    tagger = visterm.fit(X, tags, tree=tree, model="ridge", n_jobs=1)
+    for row, image in zip(tagger.predict_proba(X[:50]), tagger.annotate(X[:50], k=0).images, strict=True):
+        given = {tag.tag: tag.confidence for tag in image.tags}
+        assert row == pytest.approx([given[tag] for tag in tagger.classes_])
+    for row, image in zip(tagger.predict(X[:50]), tagger.annotate(X[:50], best_f1=True).images, strict=True):
+        assert {tagger.classes_[column] for column in np.flatnonzero(row)} == {tag.tag for tag in image.tags}
+
+
 def test_a_model_has_no_predict_and_says_what_has_it():
     assert not hasattr(Ridge(), "predict")
     with pytest.raises(AttributeError, match=r"annotate\(X, k\).*visterm\.fit\(X, tags, model=Ridge\(alpha=3\)\)"):
         Ridge(alpha=3).predict  # noqa: B018
+
+
+class Brightness(visterm.encoders.Encoder):
+    """An encoder of one's own, which returns lists; `extra` rows are too many."""
+
+    def __init__(self, *, extra=0):
+        self.extra = extra
+
+    def _encode_batch(self, batch):
+        return [[pixels.mean(), pixels.std()] for pixels in [*batch, *batch[: self.extra]]]
+
+
+def test_an_encoder_of_ones_own_may_return_lists_and_needs_a_row_for_each_photo(frame):
+    assert Brightness().fit_transform(frame["path"]).dtype == np.float32
+    with pytest.raises(DataError, match=r"Brightness returned the shape \(25, 2\) for 24 images; expected a row"):
+        Brightness(extra=1).fit_transform(frame["path"])
+
+
+def test_what_beginners_pass_by_mistake_is_refused_with_what_is_accepted(frame, tmp_path):
+    with refused("tags", value="keywords"):
+        visterm.fit(frame, tags="keywords")
+    with pytest.raises(DataError, match=r"The tags of an image are 1; expected a list of tags, such as \['1'\]"):
+        visterm.fit(frame["path"], [1] * 24)
+    with refused("tagger", value="run"):
+        visterm.Catalogue.create(tmp_path / "catalogue", "run")
+
+
+def test_pillow_images_are_explained_as_their_files(frame):
+    path, tagger = frame["path"].iloc[0], visterm.fit(frame, **SMALL, calibrate=False)
+    explanations = [tagger.explain(photo, "red") for photo in (path, Image.open(path))]
+    assert explanations[0].score == explanations[1].score
+    assert explanations[0].places == explanations[1].places
+    assert len(repr(explanations[0])) < 500
 
 
 def test_photos_without_any_visterm_that_sets_them_apart_are_warned_of():
