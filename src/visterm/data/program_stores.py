@@ -339,7 +339,7 @@ def _read_takeout(path: Path) -> StoredTags:
         has_title = len(titles) == 1 and titles[0] and not DATE_FOLDER.fullmatch(Path(folder).name)
         sidecars = {name: content for name, content in contents.items() if "photoTakenTime" in content}
         for name in sorted(name for name in names if suffix_of(name) in IMAGE_SUFFIXES | VIDEO_SUFFIXES):
-            facts = next((sidecars[other] for other in _takeout_names(name_key(name), sidecars)), {})
+            facts: Any = next((sidecars[other] for other in _takeout_names(name_key(name), sidecars)), {})
             people = [person.get("name") for person in facts.get("people") or () if isinstance(person, dict)]
             tags = [] if facts.get("trashed") else [*(titles if has_title else ()), *people]
             file = Path(folder).absolute() / name
