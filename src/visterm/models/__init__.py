@@ -56,7 +56,7 @@ _NAMES = {
     "neighbours.distances": "check_blocks read_blocks row_squares squared_distances",
     "neighbours.knn": "Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
     "pamir.pamir": "JudgedImages TripletTraining",
-    "parts.pairs": "ranks_of_pairs",
+    "parts.objects_and_parts": "ranks_of_pairs",
     "parts.relations": "QuadrupletBlock Quadruplets check_relations",
     "stopping": "OnEpoch hold_out",
 }
