@@ -280,7 +280,7 @@ sys.modules.update(onnx=None, torch=None, huggingface_hub=None)
 import numpy as np
 from visterm.encoders.named import make_encoder
 photo = np.arange(30000, dtype=np.uint8).reshape(100, 100, 3)
-encoder = make_encoder(None, {}, {}).fit([photo])
+encoder = make_encoder(None, {}, {}).fit([photo, photo[::-1]])
 print(encoder.network, encoder.transform([photo]).shape, len(encoder.places(photo).rows))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
