@@ -28,8 +28,8 @@ def newer_formats(database, persist):
     def add_file(run):
         (run / "newer.json").write_text("{}", encoding="utf-8")
 
-    database.FORMAT, persist.FORMAT = 3, 2
-    database.MIGRATIONS = {**database.MIGRATIONS, 2: add_stars}
+    database.FORMAT, persist.FORMAT = 4, 2
+    database.MIGRATIONS = {**database.MIGRATIONS, 3: add_stars}
     persist.UPGRADES = {1: add_file}
 
 

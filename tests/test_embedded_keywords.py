@@ -13,13 +13,14 @@ from PIL import Image
 from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.core.types import Skipped
 from visterm.data.program_tags import NAMES, people_tags, program_path
-from visterm.data.sidecars import MAX_IPTC_BYTES, Sidecars, embedded_keywords, read_iptc
+from visterm.data.sidecars import MAX_IPTC_BYTES, Sidecars, embedded_keywords, place_of, read_iptc
 from visterm.data.tag_files import find_tags, read_keyword_tags
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.xmp.keywords import GIVEN, Mark, read_keywords
 from visterm.data.xmp.writing import add_tags, remove_tags
 from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.library.records import read_records
 
 needs_exiftool = pytest.mark.skipif(shutil.which("exiftool") is None, reason="wants exiftool")
 UTF8 = (1, 90, b"\x1b%G")
@@ -335,3 +336,22 @@ def test_keywords_in_a_tenth_of_the_photos_are_read_and_not_the_names_of_their_f
         else:
             path.write_bytes(jpeg(number))
     assert [row.tags for row in find_tags("auto", tmp_path).records] == tags
+
+
+def test_places_are_read_from_sidecars_xmp_and_iptc(tmp_path):
+    photo = tmp_path / "a.jpg"
+    with_iptc(photo, (2, 90, "Köln".encode()), (2, 101, b"Deutschland"), (2, 25, b"dom"))
+    assert place_of(str(photo), Sidecars()) == "Köln, Deutschland"
+    names = 'photoshop:City="köln" Iptc4xmpCore:Location="Altstadt &amp; Dom"><photoshop:State>NRW</photoshop:State>'
+    photo.with_suffix(".xmp").write_text(
+        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+        '<rdf:Description xmlns:photoshop="http://ns.adobe.com/photoshop/1.0/" '
+        f'xmlns:Iptc4xmpCore="http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/" {names}'
+        "</rdf:Description></rdf:RDF></x:xmpmeta>",
+        encoding="utf-8",
+    )
+    assert place_of(str(photo), Sidecars()) == "Altstadt & Dom, köln, NRW, Deutschland"
+    photo.with_suffix(".xmp").write_text("<broken", encoding="utf-8")
+    assert place_of(str(photo), Sidecars()) == "Köln, Deutschland"
+    [record] = read_records([str(photo)], ["a.jpg"], [[]])
+    assert record.place == "Köln, Deutschland"

@@ -17,7 +17,7 @@ from visterm.store import database
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
 from visterm.store.images import NewImage
 
-STEPS = {2: ("ALTER TABLE images ADD COLUMN stars INTEGER",), 3: ("UPDATE images SET stars = 5", "DROP TABLE jobs")}
+STEPS = {3: ("ALTER TABLE images ADD COLUMN stars INTEGER",), 4: ("UPDATE images SET stars = 5", "DROP TABLE jobs")}
 U = np.random.default_rng(0).random((30, 4)).astype(np.float32)
 
 KILLED = """
@@ -30,8 +30,8 @@ def step(connection):
     connection.execute("DELETE FROM given")
     os.kill(os.getpid(), 9)
 
-database.FORMAT = 4
-database.MIGRATIONS = {2: lambda connection: connection.execute("ALTER TABLE images ADD COLUMN stars INTEGER"), 3: step}
+database.FORMAT = 5
+database.MIGRATIONS = {3: lambda connection: connection.execute("ALTER TABLE images ADD COLUMN stars INTEGER"), 4: step}
 StoredCatalogue.open(sys.argv[1])
 """
 
@@ -50,7 +50,7 @@ def folder(tmp_path):
 @pytest.fixture
 def newer(monkeypatch):
     """Let this visterm be one whose format is newer by two."""
-    monkeypatch.setattr(database, "FORMAT", 4)
+    monkeypatch.setattr(database, "FORMAT", 5)
     steps = {n: lambda c, some=some: [c.execute(each) for each in some] for n, some in STEPS.items()}
     monkeypatch.setattr(database, "MIGRATIONS", steps)
 
@@ -72,14 +72,14 @@ def format_of(stored):
 
 def test_each_step_is_taken_in_its_order_and_nothing_is_lost(folder, newer, monkeypatch):
     with monkeypatch.context() as first:
-        first.setattr(database, "FORMAT", 2)
+        first.setattr(database, "FORMAT", 3)
         old = StoredCatalogue.open(folder)
         before = state_of(old)
-        assert format_of(old) == 2
+        assert format_of(old) == 3
         old.close()
     opened = StoredCatalogue.open(folder)
     assert state_of(opened) == before
-    assert format_of(opened) == 4
+    assert format_of(opened) == 5
     assert opened.database.rows("SELECT DISTINCT stars FROM images") == [(5,)]
     assert opened.database.check() == []
     opened.close()
@@ -93,47 +93,47 @@ def test_a_kill_in_a_step_leaves_the_old_tables_and_their_copy_and_the_next_open
         before = [*left.execute("PRAGMA user_version"), *left.execute("SELECT count(*) FROM given")]
         columns = {row[1] for row in left.execute("PRAGMA table_info(images)")}
     left.close()
-    with closing(sqlite3.connect(folder / f"{DATABASE}.format-2")) as copy:
+    with closing(sqlite3.connect(folder / f"{DATABASE}.format-3")) as copy:
         assert before == [*copy.execute("PRAGMA user_version"), *copy.execute("SELECT count(*) FROM given")]
-    assert before == [(2,), (1,)]
+    assert before == [(3,), (1,)]
     assert "stars" not in columns
     opened = StoredCatalogue.open(folder)
-    assert format_of(opened) == 4
+    assert format_of(opened) == 5
     assert opened.database.rows("SELECT DISTINCT stars FROM images") == [(5,)]
     assert tags_of(opened) == ["sea"]
     assert not list(folder.glob(f"{DATABASE}.format-*"))
 
 
 def test_a_step_that_fails_changes_nothing(folder, newer, monkeypatch):
-    monkeypatch.setitem(database.MIGRATIONS, 3, lambda c: (c.execute("DELETE FROM given"), c.execute("no SQL")))
+    monkeypatch.setitem(database.MIGRATIONS, 4, lambda c: (c.execute("DELETE FROM given"), c.execute("no SQL")))
     with pytest.raises(sqlite3.OperationalError, match="syntax"):
         StoredCatalogue.open(folder)
     breaks_a_key = "PRAGMA defer_foreign_keys = ON", "DELETE FROM tags"
-    monkeypatch.setitem(database.MIGRATIONS, 3, lambda c: [c.execute(each) for each in breaks_a_key])
+    monkeypatch.setitem(database.MIGRATIONS, 4, lambda c: [c.execute(each) for each in breaks_a_key])
     with pytest.raises(CorruptFileError, match="cannot be upgraded: foreign key broken"):
         StoredCatalogue.open(folder)
-    monkeypatch.setattr(database, "FORMAT", 2)
+    monkeypatch.setattr(database, "FORMAT", 3)
     opened = StoredCatalogue.open(folder)
-    assert (format_of(opened), tags_of(opened)) == (2, ["sea"])
+    assert (format_of(opened), tags_of(opened)) == (3, ["sea"])
 
 
 def test_of_several_that_open_it_at_once_one_takes_the_steps(folder, newer):
     with ThreadPoolExecutor(6) as pool:
         opened = list(pool.map(lambda _: StoredCatalogue.open(folder), range(6)))
-    assert [format_of(stored) for stored in opened] == [4] * 6  # a second ADD COLUMN would have failed
+    assert [format_of(stored) for stored in opened] == [5] * 6  # a second ADD COLUMN would have failed
 
 
 def test_a_catalogue_of_a_newer_visterm_is_refused(folder, monkeypatch):
     with sqlite3.connect(folder / DATABASE) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StorageError, match="has format 99; this visterm reads up to 2"):
+    with pytest.raises(StorageError, match="has format 99; this visterm reads up to 3"):
         StoredCatalogue.open(folder)
 
 
 def test_a_catalogue_of_a_format_that_is_no_longer_upgraded_is_refused(folder, newer, monkeypatch):
-    monkeypatch.delitem(database.MIGRATIONS, 2)
-    with pytest.raises(StorageError, match=r"has format 2; this visterm reads 3 to 4\. Open it with the visterm of a"):
+    monkeypatch.delitem(database.MIGRATIONS, 3)
+    with pytest.raises(StorageError, match=r"has format 3; this visterm reads 4 to 5\. Open it with the visterm of a"):
         StoredCatalogue.open(folder)
 
 

@@ -22,6 +22,7 @@ PHOTOS = [
     (unicodedata.normalize("NFD", "Zürich/DSC00042.JPG"), "2021-07-09T10:00:00", "Canon EOS 90D"),
     ("scans/carnival_2019.tif", None, ""),
 ]
+PLACES = {2: "Limmat, Zürich, Schweiz", 3: "Åre, Sverige"}
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def catalogue():
     tagger = fitted()
     catalogue = Catalogue(tagger)
     photos = [
-        NewImage(name, f"/library/{name}", 1, 1, i, f"{i:064d}", taken=taken, camera=camera)
+        NewImage(name, f"/library/{name}", 1, 1, i, f"{i:064d}", taken=taken, camera=camera, place=PLACES.get(i, ""))
         for i, (name, taken, camera) in enumerate(PHOTOS)
     ]
     U = np.random.default_rng(0).standard_normal((len(PHOTOS), len(tagger.vocabulary)), np.float32)
@@ -42,7 +43,7 @@ def catalogue():
     [
         ("北京", [0]), ("img_1234", [0]), ("1234", [0]), ("IMG_1234.jpg", [0]), ("zürich", [2]), ("ZÜRICH", [2]),
         ("2019-07", [0]), ("2019-12-24", [1]), ("2021", [2]), ("-2019 5d", []),
-        ("2019", [0, 1, 3]), ("2019 -北京", [1, 3]), ("2021 90d", [2]), ("DSC00042", [2]),
+        ("2019", [0, 1, 3]), ("2019 -北京", [1, 3]), ("2021 90d", [2]), ("DSC00042", [2]), ("åre", [3]),
     ],
 )  # fmt: skip
 def test_numbers_and_words_in_other_letters_name_photos(catalogue, words, ids):
@@ -62,6 +63,8 @@ def test_numbers_and_words_in_other_letters_name_photos(catalogue, words, ids):
         ('"New York"', [1]),
         ('"Canon EOS 90D"', [2]),
         ("pier", [1]),
+        ("schweiz", [2]),
+        ("sverige 2019", [3]),
         ("-canon 2019", [1, 3]),
     ],
 )
@@ -128,6 +131,7 @@ def test_names_are_completed_with_their_photos(catalogue):
     assert ("2019-07", 1, "month") in names("2019")
     assert names("york") == [("New York", 1, "folder")]
     assert names("eos") == [("Canon EOS 5D", 1, "camera"), ("Canon EOS 90D", 1, "camera")]
+    assert names("schw") == [("Schweiz", 1, "place")]
     assert names("") == names("img") == []
 
 
@@ -137,7 +141,7 @@ def test_the_terminal_and_the_api_search_names_as_python_does(catalogue, tmp_pat
     names = [hit.image for hit in found.hits]
     code, out, err = visterm("search catalogue '2019 -北京' -k 0", tmp_path)
     assert (code, [line for line in out.splitlines() if line]) == (0, names)
-    assert "Found in names, folders, dates or cameras: 2019, 北京" in err
+    assert "Found in names, folders, places, dates or cameras: 2019, 北京" in err
     with TestClient(create_app(tmp_path / "catalogue"), base_url="http://127.0.0.1") as client:
         answer = client.get("/api/v1/search", params={"q": "2019 -北京"}).json()
     assert [hit["image"] for hit in answer["hits"]] == names

@@ -82,8 +82,8 @@ def snapshot(kind, made, tmp_path, monkeypatch):
     """A catalogue that nothing can be written to."""
     kind, by = kind.split("-")
     if kind == "old":
-        monkeypatch.setattr(database, "FORMAT", 3)
-        monkeypatch.setattr(database, "MIGRATIONS", {2: lambda c: c.execute("ALTER TABLE images ADD stars INTEGER")})
+        monkeypatch.setattr(database, "FORMAT", 4)
+        monkeypatch.setattr(database, "MIGRATIONS", {3: lambda c: c.execute("ALTER TABLE images ADD stars INTEGER")})
     if by == "disk":
         try:
             with small_disk(2**25) as disk:

@@ -26,7 +26,7 @@ EXAMPLES = (
     ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
     ("visterm search catalogue 'beach -people' -k 20 --json", "beaches without people, as JSON"),
     ("visterm search catalogue -- '-people sea'", "a query that starts with -word"),
-    ("visterm search catalogue 'snow july 2024'", "snow in July 2024; also folders, files, cameras"),
+    ("visterm search catalogue 'snow july 2024'", "snow in July 2024; also folders, files, places, cameras"),
     ("visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03", "with filters"),
     ("visterm search catalogue --like photos/7.jpg", "similar photos"),
     ("visterm search catalogue --from 2024 -k 0 --sort taken", "all photos since 2024, the newest first"),
@@ -40,8 +40,9 @@ def search(
     words: Annotated[
         str | None,
         options.argument(
-            help='Tags to find, or names of files, folders, cameras, years or months, in quotes; -word means "not"; '
-            '"polar bear" in double quotes is one tag [default: list all photos that pass the filters].'
+            help="Tags to find, or names of files, folders, places, cameras, years or months, in quotes; "
+            '-word means "not"; "polar bear" in double quotes is one tag [default: list all photos that pass the '
+            "filters]."
         ),
     ] = None,
     k: Annotated[int, search_option("-k", min=0, help="Photos to show; 0 for all.", show_default=True)] = 10,
@@ -84,7 +85,7 @@ def search(
         plural = "s" if len(result.unknown) > 1 else ""
         say(f"Unknown tag{plural}, left out of the search: {', '.join(result.unknown)}")
     if result.names:
-        say(f"Found in names, folders, dates or cameras: {', '.join(result.names)}")
+        say(f"Found in names, folders, places, dates or cameras: {', '.join(result.names)}")
     if result.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(result.untrained)}")
 

@@ -22,12 +22,14 @@ from visterm.core.writing import whole_file
 from visterm.data.image_folders import DNG, IMAGE_SUFFIXES, RAW_SUFFIXES
 from visterm.data.pillow import opened_image
 from visterm.data.program_tags import program_names, program_path
-from visterm.data.xmp.keywords import GIVEN, Keywords, first_paths, read_keywords
+from visterm.data.xmp.keywords import GIVEN, Keywords, first_paths, place_in, read_keywords
+from visterm.data.xmp.tree import Document
 
 TIFF_XMP = 700
 XP_KEYWORDS = 0x9C9E
 IPTC_KEYWORDS = (2, 25)
 IPTC_CHARACTERS = (1, 90)
+IPTC_PLACE = ((2, 92), (2, 90), (2, 95), (2, 101))  # Sublocation, city, province, country
 IPTC_UTF8 = b"\x1b%G"
 IPTC_FORMATS = ("JPEG", "MPO", "TIFF")  # Image formats in which IPTC is read and written
 IPTC_RESOURCE = 0x0404  # Number of the Photoshop resource in a JPEG
@@ -212,6 +214,20 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     cut_tags = frozenset(tag for tag, is_cut in iptc_keywords.items() if is_cut).difference(xmp.tags, windows_tags)
     parts = (xmp, Keywords(other_tags, [], programs=frozenset(program_names(other_tags)), cut=cut_tags))
     return xmp._replace(tags=joined_tags(parts), programs=xmp.programs | parts[1].programs, cut=cut_tags)
+
+
+def place_of(path: str, sidecars: Sidecars) -> str:
+    """Return the names of the place where a photo was taken, by its XMP files, its XMP and its IPTC, with commas.
+
+    Broken parts have no names.
+    """
+    packet, datasets = _readable_parts(path, xmp_packet, _datasets)
+    names: list[str] = []
+    with suppress(DataError):  # reported when tags are read
+        for content in (*map(content_of, sidecars.of(Path(path))), packet):
+            names += place_in(Document(content, path, is_read_only=True)) if content else []
+    names += [_text(name) for key in IPTC_PLACE for name in (datasets or {}).get(key, ())]
+    return ", ".join(union(names))
 
 
 def joined_tags(parts: Sequence[Keywords]) -> list[str]:

@@ -17,6 +17,7 @@ from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.contents import content_hash, exif_of, file_state, reading_threads
 from visterm.data.images import MISSING_FILE_REASON, image_size
+from visterm.data.sidecars import Sidecars, place_of
 from visterm.data.videos import VideoFrames, video_facts
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FRAME, ImageFile, ImageRecord, NewImage, file_type_of
@@ -103,12 +104,14 @@ def read_records(
     `images` are paths or uint8 arrays (height, width, 3); `tags` has people's tags per image. Photos with an unreadable
     date are appended to `undated`.
     """
-    inputs = list(zip(images, names, tags, strict=True))
+    inputs, sidecars = list(zip(images, names, tags, strict=True)), Sidecars()
     with Team(reading_threads(images, n_jobs)) as team:
-        return team.run(lambda i: _read_record(*inputs[i], undated), len(inputs))
+        return team.run(lambda i: _read_record(*inputs[i], undated, sidecars), len(inputs))
 
 
-def _read_record(image: ImageFile, name: str, tags: Iterable[str], undated: list[str] | None) -> NewImage | Skipped:
+def _read_record(
+    image: ImageFile, name: str, tags: Iterable[str], undated: list[str] | None, sidecars: Sidecars
+) -> NewImage | Skipped:
     if isinstance(image, np.ndarray):
         sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
         return NewImage(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
@@ -119,10 +122,10 @@ def _read_record(image: ImageFile, name: str, tags: Iterable[str], undated: list
         sha256 = (content_hash(path) or "") if is_remote(path) else file_hash(path)
         if state is None or not sha256:
             return Skipped(path, MISSING_FILE_REASON)
-        exif = exif_of(path, unread=undated)
+        exif, place = exif_of(path, unread=undated), "" if is_remote(path) else place_of(path, sidecars)
         return NewImage(
             name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path),
-            **exif._replace(camera=exif.camera or "")._asdict(),
+            place=place, **exif._replace(camera=exif.camera or "")._asdict(),
         )  # fmt: skip
     except ImageError as error:
         return Skipped(os.fspath(image), error.reason)

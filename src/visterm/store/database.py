@@ -25,7 +25,7 @@ from visterm.core.remote import absolute
 from visterm.core.writing import disk_error, find_write_error, whole_file, writing
 
 APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite stores it in the file: identifies a catalogue
-FORMAT = 2  # Version of the tables, which SQLite stores in the file as ``user_version``
+FORMAT = 3  # Version of the tables, which SQLite stores in the file as ``user_version``
 
 
 def _add_who(connection: sqlite3.Connection) -> None:
@@ -33,7 +33,11 @@ def _add_who(connection: sqlite3.Connection) -> None:
         connection.execute(f"ALTER TABLE {table} ADD COLUMN who TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_who}
+def _add_place(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE images ADD COLUMN place TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_who, 2: _add_place}
 """Format n -> the migration to format n + 1. Formats from the first of them on are opened; older ones are refused.
 
 To change the tables, raise `FORMAT` by one, edit ``schema.sql``, and add a migration that converts the old tables and

@@ -78,8 +78,8 @@ class Images(CatalogueTable):
             values = [(first_id + i, *_values(record), at, at) for i, record in enumerate(records)]
             connection.executemany(
                 "INSERT INTO images (id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, "
-                "taken, phash, camera, latitude, longitude, added, seen) VALUES "
-                "(?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "taken, phash, camera, latitude, longitude, place, added, seen) VALUES "
+                "(?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
         return [value[0] for value in values]
@@ -89,7 +89,7 @@ class Images(CatalogueTable):
         self._database.write(
             "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), n_bytes = ?, "
             "mtime_ns = ?, sha256 = ?, width = ?, height = ?, file_type = ?, taken = ?, phash = ?, camera = ?, "
-            "latitude = ?, longitude = ?, seen = ?, state = 'here' WHERE id = ?",
+            "latitude = ?, longitude = ?, place = ?, seen = ?, state = 'here' WHERE id = ?",
             (*_values(record), now(), image_id),
         )
 
@@ -201,7 +201,7 @@ def _values(record: NewImage) -> tuple[object, ...]:
     return (
         as_text(record.path) if record.path else None, as_text(record.name), as_text(folder), record.n_bytes,
         record.mtime_ns, record.sha256, record.width, record.height, record.file_type, record.taken, record.phash,
-        record.camera, record.latitude, record.longitude,
+        record.camera, record.latitude, record.longitude, record.place,
     )  # fmt: skip
 
 
@@ -250,6 +250,7 @@ class NewImage:
     # In degrees north and east
     latitude: float | None = None
     longitude: float | None = None
+    place: str = ""  # Names of the place, with commas, by the metadata
 
 
 def file_type_of(path: str | os.PathLike[str]) -> str:

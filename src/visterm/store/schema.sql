@@ -33,7 +33,8 @@ CREATE TABLE images (
   reviewed TEXT,                           -- when; NULL: never
   camera TEXT,                             -- maker and model; empty: the file names none; NULL: of an array
   latitude REAL,                           -- degrees north, and east; NULL: not known
-  longitude REAL
+  longitude REAL,
+  place TEXT NOT NULL DEFAULT ''           -- its names in the metadata, with commas
 ) STRICT;
 CREATE UNIQUE INDEX images_here_by_path ON images (path) WHERE state = 'here';
 CREATE INDEX images_by_hash ON images (sha256);

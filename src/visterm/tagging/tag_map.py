@@ -27,7 +27,7 @@ class Completion(NamedTuple):
 
     tag: str
     images: int  # Number of training images with the tag, which may be 0; or of photos with the name
-    kind: str = "tag"  # Or "folder", "camera", "year" or "month"
+    kind: str = "tag"  # Or "folder", "place", "camera", "year" or "month"
 
 
 class Completions:

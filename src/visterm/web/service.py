@@ -48,7 +48,7 @@ R = TypeVar("R")
 VERSION: str = visterm.__version__  # looked up once, as a look-up takes longer than a small answer
 N_WRITERS = 4  # Threads that write. One commits at a time, and all wait while another process commits.
 CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
-MAX_NAMES = 3  # Names of folders, cameras and dates among the completions of a search
+MAX_NAMES = 3  # Names of folders, places, cameras and dates among the completions of a search
 MAP_SECONDS = 20.0  # How long a request waits for the map of tags to be drawn
 
 

@@ -44,6 +44,12 @@ PATH_FIELDS = (TAGS_LIST, *(name for name in FIELDS if name not in (SUBJECT, TAG
 # Prefix -> field that visterm writes. It writes all three fields, as many programs read only one of them.
 OWN_FIELDS = {"dc": SUBJECT, "lr": HIERARCHICAL, "digiKam": TAGS_LIST}
 
+PLACE = (
+    qname("http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/", "Location"),
+    *(qname("http://ns.adobe.com/photoshop/1.0/", name) for name in ("City", "State", "Country")),
+)
+"""Properties that name the place of a photo, the smallest first."""
+
 IPTC = "IPTC"  # In notes on tags that were also added to an image's IPTC keywords, like the keys of `OWN_FIELDS`
 
 GIVEN, PREDICTED = "given", "predicted"  # Source of a tag that visterm wrote: a person, or a run
@@ -252,6 +258,12 @@ def properties(document: Document, name: str) -> list[Element]:
 def container(element: Element) -> Element | None:
     """Return the list element of a property, or None."""
     return next((child for child in element.children if child.name in CONTAINERS), None)
+
+
+def place_in(document: Document) -> list[str]:
+    """Return the names of the place where the photo was taken, the smallest first."""
+    values = {name: text for node in descriptions(document) for name, text in fields(node).items()}
+    return [values[name] for name in PLACE if values.get(name)]
 
 
 def items(element: Element) -> list[Element]:

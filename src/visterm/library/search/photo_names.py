@@ -1,4 +1,4 @@
-"""Words of a search that are not tags: the names of files, folders and cameras, and the dates of photos."""
+"""Words of a search that are not tags: the names of files, folders, places and cameras, and the dates of photos."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
           "November", "December")  # fmt: skip
 
 MAX_LOOKED_UP = 20
-NAME_KINDS = ("folder", "year", "month", "camera")  # In the order of completions
+NAME_KINDS = ("folder", "place", "year", "month", "camera")  # In the order of completions
 
 _MONTH_KEYS = {name.casefold(): i + 1 for i, month in enumerate(MONTHS) for name in (month, month[:3])}
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
@@ -52,7 +52,7 @@ def photo_names(tagger: Tagger, database: Database, words: str | Sequence[str], 
 
 
 def named_photos(database: Database, key: str) -> Ids:
-    """Return the ascending ids of the photos whose file, folder, camera, year, month or day a key names."""
+    """Return the ascending ids of the photos whose file, folder, place, camera, year, month or day a key names."""
 
     def find() -> Ids:
         date = "substr(taken, 1, length(?)) = ?" if _DATE.fullmatch(key) else "CAST(substr(taken, 6, 2) AS INTEGER) = ?"
@@ -61,14 +61,14 @@ def named_photos(database: Database, key: str) -> Ids:
         spellings = [unicodedata.normalize("NFC", case) for case in cases]
         spellings += [unicodedata.normalize("NFD", case) for case in cases]  # as macOS writes names of files
         patterns = {"%" + re.sub("([%_!])", r"!\1", spelling) + "%" for spelling in spellings}
-        likes = [f"{column} LIKE ? ESCAPE '!'" for _ in patterns for column in ("name", "camera")]
+        likes = [f"{column} LIKE ? ESCAPE '!'" for _ in patterns for column in ("name", "camera", "place")]
         rows = database.rows(
-            f"SELECT id, name, coalesce(camera, ''), coalesce({date}, 0) FROM images WHERE state = 'here' AND "
+            f"SELECT id, name, coalesce(camera, ''), place, coalesce({date}, 0) FROM images WHERE state = 'here' AND "
             f"({' OR '.join([date, *likes])}) ORDER BY id",
-            [*values, *values, *(pattern for pattern in patterns for _ in range(2))],
+            [*values, *values, *(pattern for pattern in patterns for _ in range(3))],
         )
         whole = _whole(key)
-        ids = [row[0] for row in rows if row[3] or any(whole.search(tag_key(text)) for text in row[1:3])]
+        ids = [row[0] for row in rows if row[4] or any(whole.search(tag_key(text)) for text in row[1:4])]
         return np.array(ids, np.int64)
 
     return database.keep(("named photos", key), find)
@@ -85,17 +85,18 @@ def _whole(key: str) -> re.Pattern[str]:
 
 
 def complete_names(database: Database, typed: str, k: int) -> list[Completion]:
-    """Complete the name of a folder, a year, a month or a camera, in this order: those of most photos."""
+    """Complete the name of a folder, a place, a year, a month or a camera, in this order: those of most photos."""
 
     def count() -> list[Completion]:
         counts: Counter[tuple[str, str]] = Counter()
         for kind, column in (
-            ("folder", "rtrim(name, replace(name, '/', ''))"), ("camera", "camera"), ("year", "substr(taken, 1, 4)"),
-            ("month", "substr(taken, 1, 7)"),
+            ("folder", "rtrim(name, replace(name, '/', ''))"), ("place", "place"), ("camera", "camera"),
+            ("year", "substr(taken, 1, 4)"), ("month", "substr(taken, 1, 7)"),
         ):  # fmt: skip
             statement = f"SELECT {column}, count(*) FROM images WHERE state = 'here' GROUP BY 1"
             for text, n in database.rows(statement):
-                for part in filter(None, (text or "").split("/") if kind == "folder" else [text]):
+                separator = {"folder": "/", "place": ", "}.get(kind)
+                for part in filter(None, (text or "").split(separator) if separator else [text]):
                     counts[part, kind] += n
         return [Completion(text, n, kind) for (text, kind), n in counts.most_common()]
 

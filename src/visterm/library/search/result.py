@@ -35,7 +35,7 @@ class _Found(NamedTuple):
     untrained: Sequence[str] = ()
     """Words without training images, which use their vectors; with such words, hits have no confidences."""
     n_found: int | None = None  # Total number of matching images
-    names: Sequence[str] = ()  # Words that are not tags but name the images: files, folders, cameras or dates
+    names: Sequence[str] = ()  # Words that are not tags but name the images: files, folders, places, cameras or dates
 
 
 class Found(Framed, _Found):

@@ -46,7 +46,7 @@ SearchAnswer = answer(
     untrained=(list[str], "Words that no training photo has, found by their word vectors."),
     n_likely=(int | None, "Number of photos above the cut-off; null without `cutoff`."),
     n_found=(int | None, "Number of photos that this list goes through, on all its pages."),
-    names=(list[str], "Words that name the photos: files, folders, cameras or dates.", []),
+    names=(list[str], "Words that name the photos: files, folders, places, cameras or dates.", []),
     next=Next,
 )  # fmt: skip
 

@@ -57,7 +57,7 @@ CompletionAnswer = answer(
         "Training photos that have it; 0 for a word that was added to the run. For a name, and for a tag that the run "
         "has not learned yet: photos that have it now.",
     ),
-    kind=(str, "`tag`; with `names` also `folder`, `camera`, `year` or `month`.", "tag"),
+    kind=(str, "`tag`; with `names` also `folder`, `place`, `camera`, `year` or `month`.", "tag"),
 )  # fmt: skip
 
 CompletionsAnswer = answer(
@@ -153,7 +153,7 @@ def complete(
     service: ServiceDep,
     prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
     k: Count = 10,
-    names: Annotated[bool, Query(description="Also complete folders, cameras, years and months.")] = False,
+    names: Annotated[bool, Query(description="Also complete folders, places, cameras, years and months.")] = False,
 ) -> Response:
     """Complete a tag from its first letters, and for a search also the names of photos."""
     return json_answer({"tags": [item._asdict() for item in service.complete(prefix, k, names=names)]})

@@ -259,7 +259,7 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
             notes.append(f"Ignored: {catalogue.tagger.vocabulary.unknown_words(result.unknown)}")
             suggestion = _suggest(catalogue, form.q, result.unknown)
         if result.names:
-            notes.append(f"In the name, folder, date or camera: {', '.join(result.names)}.")
+            notes.append(f"In the name, folder, place, date or camera: {', '.join(result.names)}.")
         if result.untrained:
             notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(result.untrained)}.")
 
