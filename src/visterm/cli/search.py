@@ -26,7 +26,7 @@ EXAMPLES = (
     ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
     ("visterm search catalogue 'beach -people' -k 20 --json", "beaches without people, as JSON"),
     ("visterm search catalogue -- '-people sea'", "a query that starts with -word"),
-    ("visterm search catalogue 'snow july 2024'", "snow in July 2024; also folders, files, places, cameras"),
+    ("visterm search catalogue 'snow july 2024'", "snow in July 2024; also folders, places, cameras"),
     ("visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03", "with filters"),
     ("visterm search catalogue --like photos/7.jpg", "similar photos"),
     ("visterm search catalogue --from 2024 -k 0 --sort taken", "all photos since 2024, the newest first"),
