@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 from pathlib import Path
@@ -35,7 +36,7 @@ from tiny_catalogues import ENCODER, draw_photos
 from visterm import Tagger
 from visterm.core.errors import DataError, UnknownNameError, UserError
 from visterm.core.vocabulary import Vocabulary
-from visterm.encoders import Visterms
+from visterm.encoders import FeatureRows, Visterms
 from visterm.models import Knn, Ridge
 
 SMALL = {"encoder": "visterms", "encoder_params": ENCODER, "model": "ridge", "n_jobs": 1}
@@ -269,6 +270,21 @@ def test_a_matrix_of_features_in_place_of_photos_is_learned_tagged_measured_save
     assert loaded.explain(X[0], "3").score == pytest.approx(
         float(tagger.model.decision_function(X[:1])[0, 3]), abs=1e-5
     )
+
+
+@pytest.mark.parametrize("form", [np.array, sp.csr_array, sp.csr_matrix, sp.coo_array])
+def test_the_encoder_of_features_takes_any_matrix_itself(form):
+    X = np.float32([[1, 0, 2], [0, 0, 3]])
+    encoder = FeatureRows().fit(form(X))
+    assert (encoder.transform(form(X)) != X).sum() == 0
+    assert encoder.encode(form(X)).kept.tolist() == [0, 1]
+
+
+def test_a_setting_of_fit_is_not_one_of_the_tagger_and_the_error_says_so():
+    with refused("calibrate", value=False) as info:
+        Tagger(calibrate=False)
+    assert info.value.advice == "Pass it to `fit`."
+    assert "encoder" in inspect.signature(Tagger).parameters
 
 
 def test_features_and_photos_are_not_taken_for_each_other(frame):

@@ -23,6 +23,7 @@ from sklearn.svm import SVR, LinearSVC
 
 import visterm
 from refusals import refused
+from visterm.core.errors import ShapeError
 from visterm.core.estimator import clone
 from visterm.models import Annotator
 from visterm.models.sklearn_model import SklearnModel, as_model
@@ -168,6 +169,22 @@ def test_a_model_of_ones_own_learns_without_a_package_and_is_saved_with_one(phot
     with refused("model") as info:
         tagger.save(tmp_path / "run")
     assert "entry-point group 'visterm.models'" in info.value.advice
+    joblib.dump(tagger, tmp_path / "tagger")
+    assert np.array_equal(joblib.load(tmp_path / "tagger").predict(photos[0]), tagger.predict(photos[0]))
+
+
+def test_a_model_of_ones_own_whose_rows_are_not_as_wide_as_the_tags_is_refused():
+    class TooWide(Annotator):
+        def _fit(self, X, Y, rng):
+            self.n_ = Y.shape[1]
+
+        def _image_rows(self, X):
+            return X
+
+    model = TooWide().fit(np.eye(6, 5), np.eye(6, 2))
+    for rank in (model.annotate, model.image_rows):
+        with pytest.raises(ShapeError, match=r"TooWide\._image_rows returned \(6, 5\); expected \(n_images, 2\)"):
+            rank(np.eye(6, 5))
 
 
 def test_a_model_says_which_estimator_it_has():

@@ -126,7 +126,7 @@ class Registry:
             obj.refuse_saving()
         raise UserError(
             f"{name} is not a registered {self.kind}, so it cannot be saved by name.",
-            setting=self.kind, advice=f"Offer it through the entry-point group '{self._group}' of its package.",
+            setting=self.kind, advice=f"Use joblib.dump, or offer it through the entry-point group '{self._group}'.",
         )  # fmt: skip
 
     def classes(self, package: str = PACKAGE) -> dict[str, TableEntry]:

@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
+import scipy.sparse as sp
 
-from visterm.core.checks import check_choice
+from visterm.core.checks import as_csr, check_choice
 from visterm.core.errors import DataError, MissingExtraError, UserError
 from visterm.core.remote import is_remote
+from visterm.core.types import Matrix, MatrixLike
 from visterm.core.wording import printable
 from visterm.data.images import ImageLike, data_uri
 
@@ -88,13 +91,24 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def listed(values: Any) -> Any:
-    """Return the entries of a Series, or of a frame's only column, as a list; return anything else unchanged."""
+    """Return the entries of a Series or a frame's only column, or the rows of a sparse matrix; else `values`."""
     if (frame := _narwhal(values)) is None:
-        return values
+        return split_rows(values) if sp.issparse(values) else values
     if not hasattr(frame, "columns"):
         return frame.to_list()
     table = as_table(values)
     return values if table is None or len(table.names) != 1 else table.column(table.names[0])
+
+
+def split_rows(matrix: MatrixLike) -> list[Matrix]:
+    """Return the rows of a matrix of features: arrays (n_features,), or CSR (1, n_features)."""
+    if isinstance(matrix, np.ndarray):
+        return list(matrix)
+    X = as_csr(matrix)
+    return [
+        sp.csr_array((X.data[start:stop], X.indices[start:stop], [0, stop - start]), shape=(1, X.shape[1]))
+        for start, stop in pairwise(X.indptr.tolist())
+    ]
 
 
 def lists_of_tags(y: object) -> list[Any] | None:
@@ -102,7 +116,7 @@ def lists_of_tags(y: object) -> list[Any] | None:
 
     Raises DataError if some are texts, which need a separator.
     """
-    y = listed(y)
+    y = y if sp.issparse(y) else listed(y)
     if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
         return None
     if texts := [str(tags) for tags in y if isinstance(tags, str)]:

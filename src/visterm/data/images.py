@@ -86,7 +86,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     if not isinstance(image, str | os.PathLike):
         raise DataError(
             f"An image is a path, a Pillow image or an array of uint8 (height, width, 3), not {type(image).__name__}. "
-            "For a matrix of features, fit a run on one: visterm.fit(X, tags)."
+            "For a matrix of features (an array, not lists), fit a run on one: visterm.fit(X, tags)."
         )
     path = os.fspath(image)
     return _pixels(path, fetch(path) if is_remote(path) else None, max_side)

@@ -32,7 +32,7 @@ class Encoder(AnyEncoder):
     """Turns pixels into feature rows. Subclasses implement `_encode_batch`, and `_fit_sample` if they learn.
 
     Images are paths or upright RGB arrays (height, width, 3) of uint8. ``_encode_batch(self, batch)`` returns a row for
-    each of a list of such arrays. Attributes that `_fit_sample` learns end in ``_`` and are saved with the run.
+    each of a list of such arrays. Attributes that ``_fit_sample(self, sample, rng, progress)`` learns end in ``_``.
     """
 
     batch_size: int = 32  # Number of images encoded together; a default for encoders without this setting

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from visterm.core.checks import as_csr, finite_rows, stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text, Whole
 from visterm.core.progress import SILENT, Progress, reported
-from visterm.core.types import Matrix, MatrixLike
+from visterm.core.types import Matrix
 from visterm.core.wording import count_of
 from visterm.data.data_sets import ROW, is_data_set, read_data_set
 from visterm.data.feature_files import FeatureTable, read_features
@@ -300,17 +299,6 @@ class FeatureRows(AnyEncoder):
             raise ShapeError(problem, setting="images", value=rows.shape, expected=f"{self.width_:,}, as in the fit")
         progress.advance(len(images))
         return Encoded(rows, np.arange(len(images)), [])
-
-
-def split_rows(matrix: MatrixLike) -> list[Matrix]:
-    """Return the rows of a matrix of features: arrays (n_features,), or CSR (1, n_features)."""
-    if isinstance(matrix, np.ndarray):
-        return list(matrix)
-    X = as_csr(matrix)
-    return [
-        sp.csr_array((X.data[start:stop], X.indices[start:stop], [0, stop - start]), shape=(1, X.shape[1]))
-        for start, stop in pairwise(X.indptr.tolist())
-    ]
 
 
 def is_row(image: object) -> bool:

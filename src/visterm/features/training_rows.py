@@ -21,7 +21,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.frames import FrameTable, as_table, listed
+from visterm.data.frames import FrameTable, as_table, listed, split_rows
 from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.data.images import image_name
 from visterm.data.tag_formats.tables import (
@@ -33,7 +33,6 @@ from visterm.data.tag_formats.tables import (
     image_cells,
     table_records,
 )
-from visterm.encoders.by_name import split_rows
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.folder import Contents, is_features
 from visterm.features.stored import Features

@@ -135,7 +135,7 @@ class scorer:  # noqa: N801, called as a function
     def __init__(self, metric: str = "map") -> None:
         [self.metric] = check_metrics(metric, siblings=False, tree=False)
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None, **_: Any) -> float:
+    def __call__(self, estimator: object, X: object, y: object = None, **_: object) -> float:
         """Return the metric of an estimator on images with known tags.
 
         `X` and `y` are as for its `score`; `y` is a matrix (n_images, n_tags) or lists of tags. Raises UserError if the

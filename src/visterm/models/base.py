@@ -166,7 +166,7 @@ class Annotator(Estimator, ABC):
 
     def image_rows(self, X: MatrixLike | None) -> Matrix:
         """Return the image rows U, which catalogues store: float32 array or CSR, shape (n_images, width)."""
-        return self._finite(self._image_rows(self._check_features(X)))
+        return self._checked_rows(self._check_features(X))
 
     def query_rows(self, Q: MatrixLike) -> Matrix:
         """Return query rows, Q · V, as wide as image rows, for `Q`, shape (n_queries, n_tags): weights of tags.
@@ -224,7 +224,7 @@ class Annotator(Estimator, ABC):
         scores = np.empty((X.shape[0], k), np.float32)
         V, columns = self._tag_rows(), None
         for rows in row_blocks(X.shape[0], 4 * (self.n_tags_ if V is None else V.shape[1])):
-            U = self._finite(self._image_rows(X[rows]))
+            U = self._checked_rows(X[rows])
             if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without storing all scores
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
@@ -443,6 +443,13 @@ class Annotator(Estimator, ABC):
                 raise DataError(" ".join(str(error).split())) from error
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
         return X
+
+    def _checked_rows(self, X: Matrix) -> Matrix:
+        """Return U for checked features. Raises ShapeError if it is not as wide as V."""
+        U, V = self._image_rows(X), self._tag_rows()
+        if U.shape[1] != (width := self.n_tags_ if V is None else V.shape[1]):
+            raise ShapeError(f"{type(self).__name__}._image_rows returned {U.shape}; expected (n_images, {width}).")
+        return self._finite(U)
 
     def _finite(self, rows: Matrix) -> Matrix:
         """Return rows or scores unchanged; raise `DataError` if they have infinite or NaN values."""

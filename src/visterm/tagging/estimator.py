@@ -150,9 +150,9 @@ class TaggerEstimator(Estimator, Run):
     def explain(self, image: ImageLike | NDArray[np.generic], tag: str) -> Explanation:
         """Return what each feature and each place of a photo, or of a row of features, adds to a tag's score.
 
-        The result has the `score`, the `rank` of the tag, and the `features` and `places` with their shares of the
-        score. Raises UnknownNameError if the tag is not one of `classes_`; ImageError if the photo cannot be read;
-        UserError if the scores of the model are not sums over features.
+        The result has the `score`, the `rank` of the tag, and lists for `to_frame`: the `features` and `places` with
+        their shares of the score. Raises UnknownNameError if the tag is not one of `classes_`; ImageError if the photo
+        cannot be read; UserError if the scores of the model are not sums over features.
         """
         from visterm.tagging.explain import explain
 

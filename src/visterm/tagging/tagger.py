@@ -74,6 +74,7 @@ class Tagger(TaggerEstimator):
 
     min_count, seed = 1, 0
 
+    @known_settings("Tagger", dict.fromkeys(("calibrate", "say", "split", "tag_rules", "valid"), "Pass it to `fit`."))
     def __init__(
         self,
         *,
@@ -417,7 +418,7 @@ def fit(
     say : callable, optional
         Called with lines for people, such as what was left out. For example: print.
     progress : Progress, optional
-        Shows each step. For example: ``visterm.cli.output.Bars()``.
+        Shows each step. For example: ``Bars()`` of ``visterm.cli.output``.
 
     Returns
     -------
