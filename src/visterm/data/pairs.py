@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, repeat
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,18 @@ from visterm.data.text_files import read_text
 
 PairSource: TypeAlias = "Pairs | str | os.PathLike[str] | sp.spmatrix | sp.sparray | Any"
 """A DataFrame, a list of dicts, a dict of columns, a CSV or JSON-lines file, or a sparse matrix (users × items)."""
+
+
+class PairColumns(TypedDict, total=False):
+    """The columns of a table of pairs, or the names of a matrix's rows and columns; as in `visterm.fit_pairs`."""
+
+    user: str
+    item: str
+    weight: str | None
+    time: str | None
+    users: ArrayLike | None
+    items: ArrayLike | None
+
 
 COMMON_NAMES = {"user": ("user", "user_id", "userId"), "item": ("item", "item_id", "itemId")}  # Also accepted
 EXAMPLE = '{"user": "ann", "item": "17"}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.data.frames import Framed
-from visterm.data.pairs import Pairs, PairSource, positions_of
+from visterm.data.pairs import PairColumns, Pairs, PairSource, positions_of
 from visterm.metrics.report import measure
 from visterm.metrics.significance import interval_of
 from visterm.models.base import Annotator
@@ -49,7 +49,7 @@ def evaluate_pairs(
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
-    **columns: Any,
+    **columns: Unpack[PairColumns],
 ) -> PairMeasures:
     """Fit models on a part of the pairs, and measure how high they rank the others among all items.
 

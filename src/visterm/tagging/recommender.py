@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import whole_file
 from visterm.data.frames import Framed
-from visterm.data.pairs import Pairs, PairSource, as_names, positions_of
+from visterm.data.pairs import PairColumns, Pairs, PairSource, as_names, positions_of
 from visterm.encoders.by_name import Ids
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
@@ -184,15 +184,23 @@ class Recommender(Estimator):
         parts = list(self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among))
         return Recommendations(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def write(self, path: str | os.PathLike[str], users: Names = None, k: int = 10, **options: Any) -> None:
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        users: Names = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        among: Names = None,
+    ) -> None:
         """Write recommendations as JSON lines or Parquet (``.jsonl``, ``.parquet``); memory doesn't grow with users.
 
-        `options` are those of `recommend`. The file is replaced when all is written. Raises MissingExtraError if
+        Options are those of `recommend`. The file is replaced when all is written. Raises MissingExtraError if
         Parquet needs pyarrow (extra ``parquet``).
         """
         file = Path(path)
         check_choice(file.suffix, "path", (".jsonl", ".parquet"))
-        blocks = self._recommend_blocks(users, k, **options)
+        blocks = self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among)
         with whole_file(file) as part:
             if file.suffix == ".parquet":
                 _write_parquet(part, blocks)
@@ -224,7 +232,7 @@ class Recommender(Estimator):
         wanted = None if users is None else positions_of(users, self.pairs_.user_rows, "user")
         return _most_similar(_cosines(self._user_rows(np.arange(self.users_.size))), self.users_, wanted, k)
 
-    def fold_in(self, pairs: PairSource, **columns: Any) -> Recommender:
+    def fold_in(self, pairs: PairSource, **columns: Unpack[PairColumns]) -> Recommender:
         """Return a recommender for new users, without a fit: their rows follow from their pairs (`folded_rows`).
 
         Parameters
@@ -241,7 +249,7 @@ class Recommender(Estimator):
         """
         self._fit_rows("fold new users in")
         if sp.issparse(pairs):
-            columns = {"items": self.items_, **columns}
+            columns.setdefault("items", self.items_)
         new = Pairs.of(pairs, **columns)
         positions = positions_of(new.items, self.pairs_.item_columns, "item")
         entries, shape = new.weights.tocoo(), (new.users.size, self.items_.size)
@@ -251,7 +259,7 @@ class Recommender(Estimator):
         folded._set(self.model_, replace(new, items=self.items_, weights=weights, times=None), rows)
         return folded
 
-    def add_items(self, pairs: PairSource, **columns: Any) -> Self:
+    def add_items(self, pairs: PairSource, **columns: Unpack[PairColumns]) -> Self:
         """Add new items by their pairs with known users; the rows of the known items stay as they are.
 
         Raises UserError if an item is known already, a user is unknown, or the model cannot add items.
