@@ -399,6 +399,9 @@ def test_a_model_that_learns_in_a_moment_learns_after_each_twenty_answers(tmp_pa
             time.sleep(0.1)
         assert [job["state"] for job in learnings()] == ["done"]
         assert "0 not learned from yet" in client.get("/review").text
+        for verdict in (1, 0):  # an answer that is taken back is none
+            client.post("/api/v1/images/0/feedback", json={"tag": "sky", "verdict": verdict})
+            assert f"{verdict} not learned from yet" in client.get("/review").text
 
 
 def test_merging_puts_one_tag_in_place_of_another(client, catalogue):

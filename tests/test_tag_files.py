@@ -318,6 +318,16 @@ def test_auto_finds_a_text_beside_each_image(images):
         TagRecord("beach/1.jpg", ["sea", "Polar bear"], ["snow"], None),
     ]
     assert find_tags("auto", images, separator="/").records[0].tags == ["sea, sky"]
+    assert find_tags("auto", images).remarks == ["Tags: a .txt beside each image."]
+    write(
+        images / "4.jpg.xmp",
+        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+        '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>cave</rdf:li></rdf:Bag>'
+        "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>",
+    )
+    assert find_tags("auto", images).remarks[1:] == [
+        "Not read: keywords in photos without a .txt, or in their XMP files; --tags xmp reads these."
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["TXT", "Txt", "jpg.TXT", "txt"])

@@ -352,6 +352,24 @@ def test_keywords_in_sidecars_are_taken_as_at_indexing(library):
     assert sum(bool(found.folder) for found in rounds) == 1
 
 
+def test_another_source_of_tags_is_taken_over_from_who_indexes_meanwhile(library):
+    catalogue, photos = library
+    (photos / "a" / "000.txt").write_text("garden")
+    with watching(catalogue, photos, tags="auto") as (rounds, _):
+        wait_until(lambda: rounds)
+        assert "Tags: a .txt beside each image." in rounds[0].done.remarks
+        (photos / "a" / "002.png.xmp").write_text(XMP.format("beach"))
+        catalogue.index(photos, tags="xmp")
+        draw_photo(photos / "a" / "new.png", "red", 3)
+        (photos / "a" / "new.png.xmp").write_text(XMP.format("sunset"))
+        path = f"{photos}/a/new.png"
+        wait_until(
+            lambda: path in paths_of(catalogue) and catalogue.image(paths_of(catalogue)[path]).tags == ["sunset"]
+        )
+    assert tags_as_indexed(catalogue.stored) == "xmp"
+    assert catalogue.image(paths_of(catalogue)[f"{photos}/a/000.png"]).tags == ["garden"]
+
+
 def test_a_tag_file_is_read_again_when_it_changes(library, tmp_path):
     catalogue, photos = library
     tags = write_tags(tmp_path / "tags.csv", {"a/000.png": ["one"]})

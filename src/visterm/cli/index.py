@@ -187,15 +187,18 @@ def watch(
         opened, watched_paths, tags=source, poll=seconds, stop=stop, say=say, wording=wording_for(context, "index"),
         progress=Bars(lines=False),
     )  # fmt: skip
+    told: set[str] = set()  # Lines that need not be repeated
     for folder, result in watcher.rounds():
-        for remark in result.remarks if folder else ():
+        for remark in (remark for remark in result.remarks if folder and remark not in told):
             say(remark)
+            told.add(remark)
         changes, n_skipped = result.summary(kept=False), len(result.skipped)
-        if changes == "nothing new" and not n_skipped and not folder:
-            continue
         skipped_note = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
         prefix = f"{folder}: " if folder else ""
-        show(f"{prefix}{changes}{skipped_note}; {count_of(len(opened), 'photo')} in the catalogue")
+        line = f"{prefix}{changes}{skipped_note}; {count_of(len(opened), 'photo')} in the catalogue"
+        if changes != "nothing new" or (line not in told and (n_skipped or folder)):
+            show(line)
+        told.add(line)
 
     say("Stopped.")
 

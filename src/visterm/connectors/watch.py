@@ -181,7 +181,8 @@ class FolderWatcher:
         return [_identity(folder) for folder in self._folders], mount_points, tag_file_state
 
     def compare_folders(self) -> Iterator[WatchRound]:
-        """Compare each folder completely with the catalogue."""
+        """Compare each folder completely with the catalogue, with tags from where people indexed them last."""
+        self._tags = tags_as_indexed(self._stored) or self._tags
         for folder in self._folders:
             reason, old_reason = self._absence_reason(folder), self._missing.pop(folder, "")
             if reason and reason != old_reason:
@@ -278,7 +279,9 @@ class FolderWatcher:
             except DataError as error:  # the tag file is being written, or no photo has a tag yet
                 self._say(f"Photos are indexed without new tags for now: {self._wording(error)}")
         listed = photos_of(encoder, photos, None, folder)
-        if not isinstance(photos, Corpus):
+        if isinstance(photos, Corpus):
+            listed.remarks.extend(photos.remarks)
+        else:
             listed = replace(listed, left_out=tuple(unsearched.closed))
         listed = listed.without_links_outside()
         return replace(listed, may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))

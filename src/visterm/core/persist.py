@@ -52,7 +52,7 @@ UPGRADE_SECONDS = 600.0  # Maximum time to wait while another process upgrades t
 MAX_JSON_BYTES = GB  # Maximum size of a JSON file: a vocabulary of millions of tags is the largest
 REPAIR_ADVICE = "Restore it from a backup or make it again."
 CREATION_ADVICE = {
-    "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN",
+    "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN; a catalogue's own are in CATALOGUE/runs",
     "catalogue": "Make one with: visterm index RUN IMAGES -o CATALOGUE",
     "features folder": "Make one with: visterm encode IMAGES -o FEATURES",
 }

@@ -199,7 +199,8 @@ def _question_again(service: Service, queue: Queue, retry: ReviewAnswer) -> TagQ
 
 
 def _answers_since(stored: StoredCatalogue, added: str, state: str) -> int:
-    """Return the number of answers since the last "fit" job in this state started, or since the run was `added`."""
+    """Return the number of answers that count since the last "fit" job in this state, or since the run was `added`."""
     start = "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)"
-    statement = f"SELECT count(*) FROM feedback WHERE verdict != 0 AND at > {start}"
+    judged = f"SELECT DISTINCT image_id, tag_id FROM feedback WHERE at > {start}"
+    statement = f"SELECT count(*) FROM ({judged}) JOIN verdicts USING (image_id, tag_id) WHERE verdict != 0"
     return int(stored.database.value(statement, (state, added)))
