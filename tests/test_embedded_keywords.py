@@ -353,5 +353,11 @@ def test_places_are_read_from_sidecars_xmp_and_iptc(tmp_path):
     assert place_of(str(photo), Sidecars()) == "Altstadt & Dom, köln, NRW, Deutschland"
     photo.with_suffix(".xmp").write_text("<broken", encoding="utf-8")
     assert place_of(str(photo), Sidecars()) == "Köln, Deutschland"
+    padded = with_iptc(tmp_path / "b.jpg", (2, 90, b"Bonn\0\0"), (2, 95, b"long" * 1_000), (2, 101, b"a\nb\x1b[0m"))
+    assert place_of(str(padded), Sidecars()).split(", ") == [
+        "Bonn",
+        "long" * 25,
+        "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[0m",
+    ]
     [record] = read_records([str(photo)], ["a.jpg"], [[]])
     assert record.place == "Köln, Deutschland"

@@ -18,6 +18,7 @@ from visterm.core.errors import DataError, StorageError
 from visterm.core.files import GB, read_regular
 from visterm.core.system import is_alive
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.wording import printable
 from visterm.core.writing import whole_file
 from visterm.data.image_folders import DNG, IMAGE_SUFFIXES, RAW_SUFFIXES
 from visterm.data.pillow import opened_image
@@ -30,6 +31,7 @@ XP_KEYWORDS = 0x9C9E
 IPTC_KEYWORDS = (2, 25)
 IPTC_CHARACTERS = (1, 90)
 IPTC_PLACE = ((2, 92), (2, 90), (2, 95), (2, 101))  # Sublocation, city, province, country
+MAX_PLACE_LETTERS = 100  # Maximum length of each name of a place; longer ones are cut
 IPTC_UTF8 = b"\x1b%G"
 IPTC_FORMATS = ("JPEG", "MPO", "TIFF")  # Image formats in which IPTC is read and written
 IPTC_RESOURCE = 0x0404  # Number of the Photoshop resource in a JPEG
@@ -226,8 +228,8 @@ def place_of(path: str, sidecars: Sidecars) -> str:
     with suppress(DataError):  # reported when tags are read
         for content in (*map(content_of, sidecars.of(Path(path))), packet):
             names += place_in(Document(content, path, is_read_only=True)) if content else []
-    names += [_text(name) for key in IPTC_PLACE for name in (datasets or {}).get(key, ())]
-    return ", ".join(union(names))
+    names += [_text(name.rstrip(b"\0")) for key in IPTC_PLACE for name in (datasets or {}).get(key, ())]
+    return ", ".join(union(printable(name)[:MAX_PLACE_LETTERS] for name in names))
 
 
 def joined_tags(parts: Sequence[Keywords]) -> list[str]:

@@ -36,11 +36,11 @@ Written by visterm. People's tags are in `labels.json`, predictions in `predicti
     import fiftyone as fo
 
     kind = fo.types.FiftyOneImageClassificationDataset
-    there = {"dataset_dir": FOLDER, "dataset_type": kind, "data_path": "data.json"}
-    dataset = fo.Dataset.from_dir(**there, label_field="tags")
-    dataset.merge_dir(**there, labels_path="predictions.json", label_field="predictions")
+    layout = {"dataset_dir": FOLDER, "dataset_type": kind, "data_path": "data.json"}
+    dataset = fo.Dataset.from_dir(**layout, label_field="tags")
+    dataset.merge_dir(**layout, labels_path="predictions.json", label_field="predictions")
 """
-"""FiftyOne 1.22.1 does not find the file of paths by itself."""
+"""`data_path` is needed: FiftyOne 1.22.1 does not find the file of paths by itself."""
 
 
 def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) -> str:
