@@ -487,5 +487,11 @@ def test_no_image_that_may_be_among_the_best_is_passed_over(together, certain):
             kept = contenders(calibration, scores, tags, signs, k, places)
             best = np.flatnonzero(logs >= np.sort(logs)[-k])
             assert np.isin(best, kept).all()
-    few = contenders(calibration, scores, tags, signs, 50, None)
-    assert len(few) < len(scores) / 2
+            left_out, n_best = np.union1d(best[:700], np.arange(0, 5000, 9)), min(k, 3000)
+            kept = contenders(calibration, scores, tags, signs, n_best, places, left_out)
+            remaining = np.delete(np.arange(5000), left_out)
+            best = remaining[logs[remaining] >= np.sort(logs[remaining])[-n_best]]
+            assert np.isin(best, kept).all()
+            assert not np.isin(kept, left_out).any()
+    scores = rng.standard_normal((5000, 2)).astype(np.float32)
+    assert len(contenders(calibration, scores, np.array([0, 2]), [1, -1], 50)) < 100

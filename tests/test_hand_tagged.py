@@ -16,7 +16,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter, conditions_of
-from visterm.store.tags import BY_HAND, active_tags, judged_sql
+from visterm.store.tags import OF_FILES, WITHOUT_TREE, active_tags, judged_sql
 from visterm.tagging.tag_map import Completions
 
 N = 12
@@ -68,6 +68,42 @@ def test_a_photo_tagged_by_hand_is_above_every_cut_off(catalogue):
     for limits in ({"cutoff": True}, {"min_confidence": 0.9}):
         assert found(catalogue, "red", 1, **limits) == [worst]
     assert catalogue.search("red", 1, min_confidence=0.9).n_likely == sure + 1
+
+
+def test_a_tag_of_a_file_is_as_certain_as_a_yes_and_a_no_on_the_page_wins(catalogue):
+    worst, *_ = before = found(catalogue, "red")[::-1]
+    there = Catalogue.load(catalogue.stored.folder, n_jobs=1)  # as another process
+    assert found(there, "red")[::-1] == before
+
+    def places():
+        """Return whether the photo is first, last or left out, which every way to search has to agree on."""
+        ways = [(one, {"combine": how}) for one in (catalogue, there) for how in (None, "sum", "confidence")]
+        orders = [(found(one, "red", **how), found(one, "blue -red", **how)) for one, how in ways]
+        hits = [one.search("red", 1, **how).hits[0] for one, how in ways]
+        assert len({hit.id for hit in hits}) == len({order[0] for order, _ in orders}) == 1
+        [place] = {(order.index(worst) if worst in order else None, worst in minus) for order, minus in orders}
+        if place[0] == 0:
+            assert [(hit.source, hit.confidence) for hit in hits] == [("person", 1.0)] * len(hits)
+            assert found(there, "red", cutoff=True)[0] == found(there, "red", min_confidence=0.99)[0] == worst
+        return place
+
+    tags = catalogue.stored.tags
+    assert places() == (N - 1, True)
+    tags.set_from_file(worst, ["RED", "okapi"])
+    assert places() == (0, False)
+    catalogue.judge(worst, "red", -1)
+    assert places() == (None, True)
+    catalogue.judge(worst, "red", 0)
+    assert places() == (0, False)
+    catalogue.give(worst, ["red"])
+    tags.set_from_file(worst, ["okapi"])
+    assert places() == (0, False)
+    catalogue.take(worst, ["red"])
+    assert places() == (N - 1, True)
+    tags.set_from_file(worst, ["red"])
+    assert places() == (0, False)
+    tags.set_from_file(worst, [])
+    assert places() == (N - 1, True)
 
 
 def test_a_word_with_a_minus_leaves_out_what_has_it_by_hand(catalogue):
@@ -186,12 +222,12 @@ def plan_of(statement, values, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "statement",
-    [BY_HAND, judged_sql("given_by_tag", active_tags().not_under), judged_sql("given_by_tag", TREE.not_under)],
-    ids=["people", "people and files", "by a tree"],
+    ("statement", "active"),
+    [(OF_FILES, WITHOUT_TREE), (judged_sql(WITHOUT_TREE), WITHOUT_TREE), (judged_sql(TREE), TREE)],
+    ids=["files", "people", "by a tree"],
 )
-def test_a_search_reads_what_people_said_through_indexes_only(statement, tmp_path):
-    plan = plan_of(statement, ('["red"]', *TREE.values)[: 1 + ("json_each(?)" in statement)], tmp_path)
+def test_a_search_reads_what_people_said_through_indexes_only(statement, active, tmp_path):
+    plan = plan_of(statement, ('["red"]', *active.values * 2), tmp_path)
     tables = {"g", "v", "r", "o", "given", "verdicts", "tags"}
     assert any(step.split()[1] in tables for step in plan), plan
     assert not [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables], plan

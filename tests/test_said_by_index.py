@@ -13,7 +13,7 @@ import pytest
 from visterm import Catalogue, Tagger
 from visterm.library.search.ranking import MAX_DROPPED, best_by
 from visterm.models.confidence.calibration import Calibration
-from visterm.store import current_rows, row_index, stored_rows
+from visterm.store import row_index, stored_rows
 from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.filters import Filter
 from visterm.store.images import NewImage
@@ -147,6 +147,33 @@ def test_a_word_with_a_minus_excludes_by_hand_first_and_then_by_chance(both):
         assert ids(by_index, "tag2 -tag1", k) == ids(exact, "tag2 -tag1", 0)[:k]
 
 
+@pytest.mark.parametrize("words", ["tag1", "tag1 tag2", "tag1 -tag2", "tag1 tag3", "tag3 tag2 tag1"])
+def test_tags_of_files_of_most_photos_count_by_an_index_and_exactly(words, both, asked, rows):
+    by_index, exact = both
+    rng, names = np.random.default_rng(5), words.replace("-", "").split()
+    of_files = {"tag1": np.sort(rng.permutation(N)[:2000]), "tag2": np.sort(rng.permutation(N)[:1000])}
+    for tag, photos in of_files.items():
+        exact.stored.tags.give_many(((i, [tag]) for i in photos.tolist()), "file")
+    for catalogue in both:
+        with_confidences(catalogue)
+    weights = exact.query_weights(words).weights
+    signs = weights.toarray()[0][[int(name[-1]) for name in names]]
+    scores = rows @ exact.tagger.tag_rows(np.array([int(name[-1]) for name in names])).T
+    has_tag = np.array([np.isin(np.arange(N), of_files.get(name, [])) for name in names]).T
+    each = np.log(1 / (1 + np.exp(-np.where(signs > 0, 1, -1) * (0.5 * scores - 2.0))))
+    each[has_tag & (signs > 0)] = 0.0
+    logs = 0.5 * each[:, signs > 0].sum(axis=1) + 0.5 * each[:, signs > 0].min(axis=1) + each[:, signs < 0].sum(axis=1)
+    has_all = has_tag[:, signs > 0].all(axis=1)
+    order = np.lexsort([np.arange(N), -scores @ signs, -logs.astype(np.float32), ~has_all])
+    expected = order[~(has_tag & (signs < 0)).any(axis=1)[order]]
+    for k in (1, 10, 30):
+        assert ids(exact, words, k) == expected[:k].tolist()
+        assert len(np.intersect1d(ids(by_index, words, k), expected[:k])) >= 0.8 * k
+        for found in (by_index.search(words, k).hits, exact.search(words, k).hits):
+            assert [hit.source for hit in found] == ["person" if has_all[hit.id] else None for hit in found]
+    assert asked or "-" in words
+
+
 def test_many_rejected_photos_among_the_best_leave_as_many_hits_as_are_asked_for(both, asked):
     by_index, exact = both
     best = ids(exact, "tag4", 300)
@@ -230,20 +257,6 @@ def test_a_repeated_search_finds_what_was_said_and_learned_meanwhile(folder, bot
         one.tagger.model.tag_rows_ = -one.tagger.model.tag_rows_
     found, expected = (one.search(words, 30).hits for one in (by_index, again))
     assert [(hit.id, hit.score) for hit in found] == [(hit.id, hit.score) for hit in expected]
-
-
-def test_rows_that_are_copied_have_the_same_products(both, monkeypatch):
-    rows, Q = both[0].stored.current_rows(), np.random.default_rng(4).standard_normal((2, WIDTH)).astype(np.float32)
-    some = np.array([1, 5, N - 1, N, N + 7, 10 * N])
-    there = some[np.isin(some, rows.ids)]
-    assert 2 < len(there) < len(some)
-    expected = np.zeros((len(some), 2), np.float32)
-    expected[: len(there)] = rows.products(Q, there)
-    for most in (current_rows.MAX_COPIED_BYTES, 4 * 4 * WIDTH * len(some), 0):
-        monkeypatch.setattr(current_rows, "MAX_COPIED_BYTES", most)
-        for ids in (some, some, some.copy(), some.copy()):
-            assert rows.products_with_cached_rows(Q, ids) == pytest.approx(expected, rel=1e-5, abs=1e-5)
-        assert sum(copy.nbytes for _, copy in rows._row_copies.values()) <= current_rows.MAX_COPIED_BYTES or most == 0
 
 
 def test_what_people_said_of_a_tag_is_the_same_array_until_they_say_more(both):

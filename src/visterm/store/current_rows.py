@@ -31,7 +31,6 @@ MAX_RANKED_HIDDEN = 200
 IDS_PER_LOOKUP = 16  # If more than 1 of 16 ids is requested, a table of all ids is faster than lookups
 MAX_K = 1600  # Maximum number of results of a search with an index; searches for more results are exact
 MAX_SAMPLED_ROWS = 4096  # Approximate maximum number of rows that `CurrentRows.highest` uses
-MAX_COPIED_BYTES = 2**26  # Maximum total size of cached row copies
 MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached maxima
 
 
@@ -50,9 +49,6 @@ class CurrentRows:
     frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     _sample: Matrix | None = field(default=None, init=False, repr=False)
     _cached_maxima: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
-    _row_copies: dict[int, tuple[NDArray[np.int64], NDArray[np.float32]]] = field(
-        default_factory=dict, init=False, repr=False
-    )
 
     def __len__(self) -> int:
         return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
@@ -183,24 +179,6 @@ class CurrentRows:
                 maxima[key] = float((self._sample @ row).max(initial=-np.inf))
             highest[i] = maxima[key]
         return highest
-
-    def products_with_cached_rows(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return products of dense rows by id, 0 for ids without a row; the rows are cached for this array `ids`.
-
-        It is not for catalogues with videos.
-        """
-        cached = self._row_copies.get(id(ids))
-        if cached is None or cached[0] is not ids:
-            copies = np.zeros((len(ids), q.shape[1]), np.float32)
-            has_row = np.searchsorted(self.ids, ids) < np.searchsorted(self.ids, ids, "right")
-            copies[has_row] = self.rows(ids[has_row])
-            cached = ids, copies
-            if copies.nbytes <= MAX_COPIED_BYTES // 4:
-                if sum(copy.nbytes for _, copy in list(self._row_copies.values())) + copies.nbytes > MAX_COPIED_BYTES:
-                    self._row_copies.clear()
-                self._row_copies[id(ids)] = cached  # keeps `ids` alive, so no other array gets the same `id()`
-        with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
-            return np.asarray(cached[1] @ q.T, np.float32)
 
     def rows(self, ids: ArrayLike) -> Matrix:
         """Return the rows of images, in the order of `ids`; for a video the row of its first frame.

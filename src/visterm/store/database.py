@@ -44,6 +44,13 @@ To change the tables, raise `FORMAT` by one, edit ``schema.sql``, and add a migr
 keeps everything that people entered: tags, judgements, history. Never edit a released migration.
 """
 
+FILE_TAGS_TRIGGERS = tuple(
+    f"CREATE TEMP TRIGGER file_tags_{event} AFTER {event} ON main.given WHEN {row}.source = 'file' BEGIN "
+    "INSERT INTO meta VALUES ('file tags', hex(randomblob(8))) ON CONFLICT DO UPDATE SET value = excluded.value; END"
+    for event, row in (("INSERT", "new"), ("UPDATE", "old"), ("DELETE", "old"))
+)
+"""Triggers of a connection, which change a value whenever a tag from a tag file is stored or removed."""
+
 WHO: ContextVar[str] = ContextVar("who", default="")
 """Who gives the tags and verdicts that are stored; empty: not known."""
 
@@ -369,7 +376,9 @@ class Database:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             connection.execute(f"PRAGMA query_only = {self._is_read_only:d}")
-            connection.execute("SELECT count(*) FROM sqlite_schema")  # creates the write-ahead log
+            has_tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'given'"  # creates the write-ahead log
+            if connection.execute(has_tables).fetchone()[0] and not self._is_read_only:
+                _add_triggers(connection)
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
@@ -434,6 +443,12 @@ def _make_tables(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
             statement = ""
     connection.execute("INSERT INTO meta VALUES ('rows', '')")
+    _add_triggers(connection)
+
+
+def _add_triggers(connection: sqlite3.Connection) -> None:
+    for statement in FILE_TAGS_TRIGGERS:
+        connection.execute(statement)
 
 
 def as_text(text: str | os.PathLike[str]) -> str | bytes:

@@ -11,9 +11,9 @@ from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
+from visterm.core.id_sets import NO_IDS, Ids, union, without
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.tag_tree import TagTree
 from visterm.store.database import WHO, CatalogueTable, as_text, now
@@ -29,8 +29,9 @@ NOT_REJECTED = (
 BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
 """Ids of the tags with the bound keys."""
 
-MAX_CACHED_TAGS, MAX_CACHED_BYTES = 5000, 2**26  # Limits of the cache of judgements
-MAX_DERIVED, MAX_DERIVED_BYTES = 128, 2**20  # Maximum number of cached derived answers, and of bytes per answer
+MAX_CACHED_TAGS, MAX_DERIVED = 5000, 128  # Maximum number of tags with cached judgements, and of derived answers
+MAX_CACHED_BYTES = 2**27  # Maximum total size of both
+FILE_TAGS_VERSION = "SELECT value FROM meta WHERE key = 'file tags'"  # See `database.FILE_TAGS_TRIGGERS`
 
 
 class ActiveTags(NamedTuple):
@@ -38,7 +39,6 @@ class ActiveTags(NamedTuple):
 
     values: tuple[str, ...]
     condition: str  # On a given tag `g`: no person rejected it or, for tags of files, a broader tag
-    not_under: str  # On a given tag `g`: it was given by a person, or no person rejected a broader tag
     not_under_predicted: str  # On a prediction `p`: no person rejected a broader tag
     somewhere: str  # On a tag: at least one present image has it
 
@@ -63,7 +63,7 @@ def active_tags(pairs: str | None = None) -> ActiveTags:
         f"WHERE tag_id = tags.id AND {condition}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
         "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
     )
-    return ActiveTags(() if pairs is None else (pairs,), condition, not_under, no_broader.format("p"), somewhere)
+    return ActiveTags(() if pairs is None else (pairs,), condition, no_broader.format("p"), somewhere)
 
 
 WITHOUT_TREE = active_tags()
@@ -359,30 +359,47 @@ class Tags(CatalogueTable):
         return {image_id: [name for _, name in group] for image_id, group in groupby(rows, key=itemgetter(0))}
 
 
-def judged_sql(index: str, condition: str) -> str:
-    """Return the query for people's judgements of a tag; `condition` selects the given tags `g` that count."""
+def judged_sql(active: ActiveTags) -> str:
+    """Return the query for people's judgements of a tag, except undoubted tags from tag files.
+
+    Its rows are (kind, image ids). Kind 2 has the tag by a person; 1: accepted; -1: rejected, unless the image has the
+    tag in another spelling; 3: the tag, or a broader one, was rejected, so a tag from a tag file may not count; where
+    it does, kind 2 has the image, too. It binds the keys of the tag, and twice the values of `active`.
+    """
+    broader = (
+        ""
+        if not active.values
+        else (
+            " UNION SELECT json_extract(value, '$[1]') FROM json_each(?2) WHERE json_extract(value, '$[0]') IN "
+            + BY_KEY
+        )
+    )
+    doubted = f"SELECT image_id FROM verdicts WHERE verdict = -1 AND tag_id IN ({BY_KEY[1:-1]}{broader})"
     return (
-        f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g INDEXED BY {index} "
-        f"WHERE tag_id IN {BY_KEY} AND {condition} AND (image_id, tag_id) NOT IN "
-        f"(SELECT image_id, tag_id FROM verdicts WHERE tag_id IN {BY_KEY} AND verdict = -1) UNION ALL "
+        "SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g INDEXED BY given_by_hand "
+        f"WHERE source = 'person' AND tag_id IN {BY_KEY} AND {NOT_REJECTED} UNION ALL SELECT 3, image_id FROM "
+        f"({doubted}) UNION ALL SELECT 2, g.image_id FROM (SELECT DISTINCT image_id FROM ({doubted})) AS d "
+        f"CROSS JOIN given AS g ON g.image_id = d.image_id AND g.tag_id IN {BY_KEY} WHERE {active.condition} UNION ALL "
         f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {BY_KEY} AND (verdict = 1 OR verdict = -1 AND "
         f"NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {BY_KEY} AND {NOT_REJECTED}"
         "))) GROUP BY kind"
     )
 
 
-BY_HAND = judged_sql("given_by_hand", "source = 'person'")
-"""People's judgements of a tag, as (kind, image ids): kind 2 gave the tag, 1 accepted it, -1 rejected it.
-
-An image that has the tag in another spelling does not count as rejected."""
+OF_FILES = (
+    f"SELECT group_concat(image_id) FROM given INDEXED BY given_by_tag WHERE tag_id IN {BY_KEY} "
+    "AND (image_id, tag_id) NOT IN (SELECT image_id, tag_id FROM given INDEXED BY given_by_hand "
+    f"WHERE source = 'person' AND tag_id IN {BY_KEY})"
+)
+"""The ids of the images that have a tag from a tag file, through indexes only, as these may be all images."""
 
 
 class TagJudgements(NamedTuple):
     """The images that people gave a tag to, or rejected it for; ascending ids."""
 
-    given: NDArray[np.int64]
-    tagged: NDArray[np.int64]  # Given or accepted
-    rejected: NDArray[np.int64]
+    given: Ids
+    tagged: Ids  # Given or accepted
+    rejected: Ids
 
 
 @dataclass(eq=False)
@@ -390,43 +407,44 @@ class ManualJudgements(CatalogueTable):
     """Cache of people's judgements of tags, and of answers derived from them, until the judgements change."""
 
     _tags: Tags
-    _cache: dict[Hashable, tuple[object, TagJudgements]] = field(default_factory=dict, init=False)
-    _n_bytes: int = field(default=0, init=False)
+    _cache: dict[tuple[str, ...], tuple[object, list[Ids], TagJudgements]] = field(default_factory=dict, init=False)
+    _of_files: dict[tuple[str, ...], tuple[object, Ids]] = field(default_factory=dict, init=False)
     _derived: dict[Hashable, tuple[Sequence[object], Any]] = field(default_factory=dict, init=False)
+    _n_bytes: int = field(default=0, init=False)  # Of all that came into the caches since they were empty
 
-    def of_tag(self, keys: Sequence[str], *, of_files: bool = False) -> TagJudgements:
+    def of_tag(self, keys: Sequence[str]) -> TagJudgements:
         """Return people's judgements of a tag with these keys; the same object until the judgements change.
 
-        With `of_files`, tags from tag files count as given. Only this tag's records are read.
+        Tags from tag files count as given. Only this tag's records are read; those from tag files, which may be of all
+        images, only after a tag of any file has changed.
         """
-        version = self._database.keep("version of judgements", object)  # a new object after any change
-        active = self._tags.active() if of_files else None
-        statement, values = (
-            (BY_HAND, ()) if active is None else (judged_sql("given_by_tag", active.not_under), active.values)
-        )
-        key = (statement, *keys)
-        cached_version, cached = self._cache.get(key, (None, None))
+        version, key = self._database.keep("version of judgements", object), tuple(keys)  # new after any change
+        cached_version, cached_parts, cached = self._cache.get(key, (None, [], None))
         if cached is not None and cached_version is version:
             return cached
 
-        images = dict.fromkeys((2, 1, -1), np.empty(0, np.int64))
-        for kind, ids in self._database.rows(statement, (json.dumps(keys), *values)):
-            # one text per kind: reading ids row by row takes ten times as long
-            images[kind] = np.unique(np.fromstring(ids, np.int64, sep=","))
-        given, accepted, rejected = images.values()
-        tagged = np.union1d(given, accepted) if len(given) and len(accepted) else given if len(given) else accepted
-        if len(rejected) and len(accepted):
-            rejected = np.setdiff1d(rejected, accepted, assume_unique=True)
+        active, keys_text = self._tags.active(), json.dumps(keys)
+        with self._database.transaction(writes=False):
+            files_version = self._database.value(FILE_TAGS_VERSION)
+            read_version, of_files = self._of_files.get(key, ("", NO_IDS))
+            if read_version != files_version:
+                of_files = _ids_in(self._database.value(OF_FILES, (keys_text,)))
+            texts = dict(self._database.rows(judged_sql(active), (keys_text, *active.values * 2)))
+        parts = [of_files, *(_ids_in(texts.get(kind)) for kind in (2, 1, -1, 3))]
+        if cached is None or not all(map(np.array_equal, cached_parts, parts)):
+            _, given, accepted, rejected, doubted = parts
+            given = union(without(of_files, doubted), given)
+            cached = TagJudgements(given, union(given, accepted), without(rejected, accepted))
+            self._make_room([*parts, *cached])
+        self._of_files[key], self._cache[key] = (files_version, of_files), (version, parts, cached)
+        return cached
 
-        judgements = TagJudgements(given, tagged, rejected)
-        if cached is not None and all(map(np.array_equal, cached, judgements)):
-            judgements = cached  # answers derived from these arrays stay valid
-        n_bytes, n_cached_bytes = (sum(ids.nbytes for ids in arrays or ()) for arrays in (judgements, cached))
-        self._n_bytes += n_bytes - n_cached_bytes
-        if len(self._cache) >= MAX_CACHED_TAGS or self._n_bytes > MAX_CACHED_BYTES:
-            self._cache, self._n_bytes = {}, n_bytes
-        self._cache[key] = version, judgements
-        return judgements
+    def _make_room(self, added: Iterable[object]) -> None:
+        """Empty the caches if they would become too large."""
+        self._n_bytes += sum({id(part): getattr(part, "nbytes", 0) for part in added}.values())
+        is_full = len(self._cache) >= MAX_CACHED_TAGS or len(self._derived) >= MAX_DERIVED
+        if is_full or self._n_bytes > MAX_CACHED_BYTES:
+            self._of_files, self._cache, self._derived, self._n_bytes = {}, {}, {}, 0
 
     def remembered(self, key: Hashable, sources: Sequence[object]) -> Any:
         """Return the cached answer for a key if it was derived from the same objects `sources`, compared by identity.
@@ -438,7 +456,10 @@ class ManualJudgements(CatalogueTable):
 
     def remember(self, key: Hashable, sources: Sequence[object], answer: Iterable[object]) -> None:
         """Cache an answer that was derived from the objects `sources`, for repeated searches."""
-        if sum(getattr(part, "nbytes", 0) for part in answer) <= MAX_DERIVED_BYTES:
-            if len(self._derived) >= MAX_DERIVED:
-                self._derived.clear()
-            self._derived[key] = sources, answer
+        self._make_room(answer)
+        self._derived[key] = sources, answer
+
+
+def _ids_in(text: str | None) -> Ids:
+    """Return the ids in a text of `group_concat`: reading them row by row takes ten times as long."""
+    return NO_IDS if text is None else np.unique(np.fromstring(text, np.int64, sep=","))

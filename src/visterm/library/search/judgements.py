@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
 from itertools import chain, compress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.id_sets import NO_IDS, Ids, contains, positions_of, union, without
 from visterm.core.queries import Query
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.tag_tree import TagTree
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
     from visterm.store.tags import TagJudgements
 
-Ids = NDArray[np.int64]
-
-NO_IDS, NO_FLAGS = np.empty(0, np.int64), np.empty(0, np.bool_)
+NO_FLAGS, NO_COUNTS = np.empty(0, np.bool_), np.empty(0, np.int16)
 
 
 class ManualTags(NamedTuple):
@@ -36,31 +34,28 @@ class ManualTags(NamedTuple):
     ids: Ids = NO_IDS  # Photos that people tagged with a word, or for which they rejected a `-word`
     leads: NDArray[np.bool_] = NO_FLAGS
     """Whether each photo is ranked before all unjudged photos: it has all the words, or an unlearned word."""
-    n_unlearned_words: Ids = NO_IDS  # For each photo, the number of unlearned words that people tagged it with
-    n_given: Ids = NO_IDS
+    n_unlearned_words: NDArray[np.int16] = (
+        NO_COUNTS  # For each photo, the number of unlearned words that people tagged it with
+    )
+    n_given: NDArray[np.int16] = NO_COUNTS
     """For each photo, 0 unless people tagged it with all words; else 1 + the number of words given (not accepted)."""
     left_out: Ids = NO_IDS  # Photos for which people rejected a word, or that they tagged with a `-word`
     certain_photos: Mapping[int, Ids] = MappingProxyType({})
     """Number of a word with scores -> photos that people tagged with it, or for which they rejected a `-word`."""
-    parts: Sequence[Ids] = ()
-    """The photos of one word each; the same array objects until the catalogue changes."""
-    positions: Ids = NO_IDS  # Position of each photo in the concatenated parts
 
     def subset(self, mask: NDArray[np.bool_]) -> Self:
         """Return the judgements of the photos in a mask."""
         if mask.all():
             return self
-        return self._replace(
-            ids=self.ids[mask], leads=self.leads[mask], n_unlearned_words=self.n_unlearned_words[mask],
-            n_given=self.n_given[mask], positions=self.positions[mask],
-        )  # fmt: skip
+        parts = ("ids", "leads", "n_unlearned_words", "n_given")
+        return self._replace(**{name: getattr(self, name)[mask] for name in parts})
 
     def certain_positions(self, ids: Ids) -> dict[int, Ids]:
         """Return word number -> the positions in ascending `ids` of the photos for which the word is certain."""
         certain = {}
         for word, photos in self.certain_photos.items():
             if len(ids) < len(photos):
-                certain[word] = np.flatnonzero(positions_of(ids, photos) >= 0)
+                certain[word] = np.flatnonzero(contains(photos, ids))
             else:
                 positions = positions_of(photos, ids)
                 certain[word] = positions[positions >= 0]
@@ -94,14 +89,14 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
     words += query.not_learned.items()
     positive = [bool(weight > 0) for _, weight in words]
     judgements = []
-    for number, (tag, _) in enumerate(words):
-        look_up = partial(stored.judgements.of_tag, of_files=number >= n_scored)
+    look_up = stored.judgements.of_tag
+    for tag, _ in words:
         children = [] if tree is None else tree.below(tag)
         judgement = look_up([tag_key(name) for word in (tag, *children) for name in vocabulary.spellings(word)])
         if tree is not None:
             parents = [look_up(list(map(tag_key, vocabulary.spellings(word)))) for word in (tag, *tree.above(tag))]
-            rejected = reduce(np.union1d, [parent.rejected for parent in parents])
-            judgement = judgement._replace(rejected=np.setdiff1d(rejected, judgement.tagged, assume_unique=True))
+            rejected = union(*(parent.rejected for parent in parents))
+            judgement = judgement._replace(rejected=without(rejected, judgement.tagged))
         judgements.append(judgement)
 
     if not any(map(len, chain.from_iterable(judgements))):
@@ -122,44 +117,16 @@ def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgeme
     certain = {word: photos for word, photos in enumerate(matching_photos[:n_scored]) if len(photos)}
     unlearned = {word: matching_photos[word] for word in range(n_scored, len(judgements)) if positive[word]}
     parts = certain | {word: photos for word, photos in unlearned.items() if len(photos)}
-    all_ids = np.concatenate([NO_IDS, *parts.values()])
-    ids, positions, photo_of = np.unique(all_ids, return_index=True, return_inverse=True)
-    has_word, start = np.zeros((len(ids), len(judgements)), np.bool_), 0
+    ids = without(union(*parts.values()), left_out)
+    has_word = np.zeros((len(judgements), len(ids)), np.bool_)
     for word, photos in parts.items():
-        has_word[photo_of[start : start + len(photos)], word] = True
-        start += len(photos)
+        has_word[word] = contains(photos, ids)
 
-    if len(left_out) and len(ids):
-        stays = positions_of(ids, left_out) < 0
-        ids, positions, has_word = ids[stays], positions[stays], has_word[stays]
-
-    n_searched, n_given = sum(positive), np.zeros(len(ids), np.int64)
-    full_matches = np.flatnonzero(has_word[:, positive].sum(axis=1) == n_searched) if n_searched else NO_IDS
+    n_searched, n_given = sum(positive), np.zeros(len(ids), np.int16)
+    full_matches = has_word[positive].all(axis=0) if n_searched else np.zeros(len(ids), np.bool_)
     n_given[full_matches] = 1
-    for tag in compress(judgements, positive) if len(full_matches) else ():
-        n_given[full_matches] += positions_of(ids[full_matches], tag.given) >= 0
-    n_unlearned_words, n_unlearned = has_word[:, n_scored:].sum(axis=1), sum(positive[n_scored:])
-    leads = (n_unlearned_words > 0) | (n_given > 0)
-    return ManualTags(
-        n_searched, n_unlearned, ids, leads, n_unlearned_words, n_given, left_out, certain, [*parts.values()], positions
-    )
-
-
-def union(*parts: Ids) -> Ids:
-    """Return the ascending ids that are in any of the parts, each ascending and without duplicates."""
-    filled = [part for part in parts if len(part)]
-    if len(filled) < 2:
-        return filled[0] if filled else NO_IDS
-    ids = np.sort(np.concatenate(filled), kind="stable")  # merges the parts; `np.unique` would hash all ids
-    merged: Ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
-    return merged
-
-
-def positions_of(requested: Ids, ids: Ids) -> Ids:
-    """Return the positions of requested ids in ascending `ids`; -1 for missing ids."""
-    if len(ids) == 0:
-        return np.full(len(requested), -1, np.int64)
-    if ids[-1] - ids[0] == len(ids) - 1:  # consecutive ids
-        return np.where((requested >= ids[0]) & (requested <= ids[-1]), requested - ids[0], -1)
-    positions = np.minimum(np.searchsorted(ids, requested), len(ids) - 1)
-    return np.where(ids[positions] == requested, positions, -1)
+    for tag in compress(judgements, positive) if full_matches.any() else ():
+        n_given[full_matches] += contains(tag.given, ids[full_matches])
+    n_unlearned_words, n_unlearned = has_word[n_scored:].sum(axis=0, dtype=np.int16), sum(positive[n_scored:])
+    leads = (n_unlearned_words > 0) | full_matches
+    return ManualTags(n_searched, n_unlearned, ids, leads, n_unlearned_words, n_given, left_out, certain)

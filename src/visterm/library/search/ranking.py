@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,16 +12,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
+from visterm.core.id_sets import Ids, contains, positions_of, union, without
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import check_combination
-from visterm.library.search.judgements import Ids, ManualTags, positions_of, union
+from visterm.library.search.judgements import ManualTags
 from visterm.models.confidence.calibration import Calibration, expected_f1_cutoff, log_sigmoid
 from visterm.store.current_rows import CurrentRows
 
 if TYPE_CHECKING:
-    from visterm.store.tags import ManualJudgements
     from visterm.tagging.tagger import Tagger
 
 Floats: TypeAlias = NDArray[np.floating]
@@ -29,14 +29,14 @@ Floats: TypeAlias = NDArray[np.floating]
 MAX_DROPPED = 200
 """With at most this number of rejected photos, a search finds that many more and drops them: faster than a filter."""
 
-MAX_READ_RATIO = 4  # Read the cached rows of all photos with a judged word if at least 1 in 4 of them is needed
+MIN_SHARE_IN_PLACE = 0.25  # From this share of photos on, products of all rows in place are faster than of copies
 
 GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
 CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
 """Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
 
-N_RANGES = 1024  # Number of scores of a word at which its confidence is computed, to bound those between them
+N_RANGES = 256  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
 EMPTY_RANKING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
@@ -95,7 +95,7 @@ class CandidatePhotos:
         ranked, and with a cut-off only photos with all words.
         """
         if len(judged.ids):
-            judged = judged.subset(positions_of(judged.ids, rows.ids if passing is None else passing) >= 0)
+            judged = judged.subset(contains(rows.ids if passing is None else passing, judged.ids))
         n_unlearned = judged.n_unlearned
         if n_unlearned and (limited or n_unlearned == judged.n_searched):
             n_of_photos = judged.n_unlearned_words
@@ -111,29 +111,28 @@ class CandidatePhotos:
     @cached_property
     def ids(self) -> Ids:
         """Ascending ids of the photos to rank."""
-        return np.setdiff1d(self.all_ids, self.left_out, assume_unique=True) if len(self.left_out) else self.all_ids
+        return without(self.all_ids, self.left_out)
 
     def __len__(self) -> int:
         if self.passing is None and len(self.left_out) == 0:
             return len(self.rows)
-        return len(self.all_ids) - int(np.count_nonzero(positions_of(self.left_out, self.all_ids) >= 0))
+        return len(self.all_ids) - int(np.count_nonzero(contains(self.all_ids, self.left_out)))
 
     def without_left_out(self, ids: Ids, products: Floats) -> tuple[Ids, Floats]:
         """Return ascending ids and their products without rejected photos."""
         if len(self.left_out) == 0:
             return ids, products
-        stays = positions_of(ids, self.left_out) < 0
+        stays = ~contains(self.left_out, ids)
         return ids[stays], products[stays]
 
 
 @dataclass(frozen=True, eq=False)
 class WordScores:
-    """Scores of photos for the words of a search; sums of judged photos are cached for repeated searches."""
+    """Scores of photos for the words of a search."""
 
     tagger: Tagger
     rows: CurrentRows
     words: SearchedWords
-    judgements: ManualJudgements
 
     def sums(self, judged: ManualTags) -> tuple[Floats, Floats]:
         """Return Σ weight · score of the judged photos, shape (n,), and the values by which they are ranked.
@@ -144,19 +143,10 @@ class WordScores:
         rows, words, leads = self.rows, self.words, judged.leads
         if len(judged.ids) == 0 or words.q is None:
             return (zeros := np.zeros(len(judged.ids), np.float32)), zeros
-        is_sparse = sp.issparse(words.rows)
-        key = None if is_sparse else ("sums", rows.version, words.rows.tobytes())
-        cached: tuple[Floats, Floats] | None = self.judgements.remembered(key, [judged])
-        if cached is not None:
-            return cached
-
-        n_read = sum(map(len, judged.parts))
-        is_sparse = is_sparse or any(sp.issparse(part.rows) for part in rows.parts)
-        if is_sparse or len(rows.frames) or n_read > MAX_READ_RATIO * len(judged.ids):
+        if len(judged.ids) < MIN_SHARE_IN_PLACE * len(rows):
             scores = rows.products(words.rows, judged.ids)
         else:
-            parts = [rows.products_with_cached_rows(words.rows, part) for part in judged.parts]
-            scores = np.concatenate(parts)[judged.positions]
+            scores = rows.products(words.rows)[positions_of(judged.ids, rows.ids)]
         model_sums: NDArray[np.float32] = scores @ words.weights
         ranking_values: Floats = model_sums
 
@@ -169,8 +159,6 @@ class WordScores:
             certain = judged.certain(judged.ids, len(words.weights))
             assert certain is not None  # judged photos that don't come first have a word with scores from a person
             ranking_values = model_sums + np.where(certain[:, columns] & ~leads[:, None], bonus, 0).sum(axis=1)
-        if key is not None:
-            self.judgements.remember(key, [judged], (model_sums, ranking_values))
         return model_sums, ranking_values
 
     def confidences(self, calibration: Calibration, ids: Ids, judged: ManualTags) -> NDArray[np.float64]:
@@ -224,7 +212,7 @@ class BySum:
         else:
             # Usually few rejected photos are among the best, so a slightly longer ranking is long enough
             longer = rows.search(q, k + min(n_out, MAX_DROPPED), among=photos.passing) if k else EMPTY_RANKING
-            best = ranking_at(longer, np.flatnonzero(positions_of(longer.ids[0], photos.left_out) < 0))
+            best = ranking_at(longer, np.flatnonzero(~contains(photos.left_out, longer.ids[0])))
             if not k or (best.ids.shape[1] < k and n_out > MAX_DROPPED):
                 best = rows.search(q, k, among=photos.ids)
 
@@ -255,23 +243,29 @@ class ByConfidence:
     min_confidence: float | None = None  # Cut off below this confidence
     is_default: bool = False  # Ties by score instead of by id; an index may propose the photos, by the sum of scores
 
+    @property
+    def has_cutoff(self) -> bool:
+        """Whether there is a cut-off."""
+        return self.cutoff or self.min_confidence is not None
+
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos, or all above the cut-off."""
         words, rows = scores.words, scores.rows
         n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
         may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
         if may_use_index and rows.is_indexed(n_candidates):
-            likely = np.sort(rows.search(words.q, n_candidates).ids[0])
-            photos = replace(photos, passing=union(likely, judged.ids))
+            proposals = [rows.search(words.q, n_candidates), *_best_of_certain(scores, photos, judged, k)]
+            likely = [np.sort(ranking.ids[0]) for ranking in proposals]
+            photos = replace(photos, passing=union(*likely, judged.ids[judged.leads]))
         judged = judged.subset(judged.leads)
         ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
-        has_cutoff = self.cutoff or self.min_confidence is not None
         tree = scores.tagger.tree
 
-        if k and not has_cutoff and (tree is None or not tree.has_under(words.tags)):
+        if k and not self.has_cutoff and (tree is None or not tree.has_under(words.tags)):
             # Compute confidences only for photos that come first or may be among the k most likely photos
-            certain_positions, n_best = judged.certain_positions(ids), k + len(judged.left_out)
-            likely = contenders(self.calibration, products, words.tags, words.weights, n_best, certain_positions)
+            certain, left_out = judged.certain_positions(ids), positions_of(photos.left_out, ids)
+            left_out = left_out[left_out >= 0]
+            likely = contenders(self.calibration, products, words.tags, words.weights, k, certain, left_out)
             needed_positions = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[needed_positions], products[needed_positions]
 
@@ -280,7 +274,7 @@ class ByConfidence:
         log_odds = scores.tagger.word_odds(products, words.tags, products_of)
         logs = self.calibration.log_confidences(log_odds, words.weights, judged.certain(ids, len(words.tags)))
 
-        if not has_cutoff:
+        if not self.has_cutoff:
             best = _best(ids, logs, k, *([products @ words.weights] if self.is_default else []))
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
         order, values = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))  # takes most of the time
@@ -289,8 +283,28 @@ class ByConfidence:
         if self.min_confidence is not None:
             n_likely = min(n_likely, int(np.count_nonzero(self.min_confidence <= P)))
         best = Ranking(ids[order[:, :n_likely]], values[:, :n_likely])
-        judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
+        judged = judged.subset(contains(np.sort(best.ids[0]), judged.ids))
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
+
+
+def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Iterator[Ranking]:
+    """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
+    words, n_words = scores.words, len(scores.words.weights)
+    n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
+    for word, ids in judged.certain_photos.items() if n_words > 1 else ():
+        others = np.arange(n_words) != word
+        yield best_among(scores.rows, words.weights[others] @ words.rows[others], ids, n_best)
+
+
+def best_among(rows: CurrentRows, q: Matrix, ids: Ids, k: int) -> Ranking:
+    """Find the k photos among ascending ids with the largest products; by an index, if it proposes enough of them."""
+    n_proposed = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES)
+    if len(ids) > n_proposed and rows.is_indexed(n_proposed):
+        proposed = rows.search(q, n_proposed)
+        best = ranking_at(proposed, np.flatnonzero(contains(ids, proposed.ids[0]))[:k])
+        if best.ids.shape[1] == k:
+            return best
+    return rows.search(q, k, among=ids)
 
 
 def contenders(
@@ -300,32 +314,38 @@ def contenders(
     signs: Any,
     k: int,
     certain: Mapping[int, NDArray[np.int64]] | None = None,
+    left_out: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return the ascending positions of all images that may have one of the k largest log confidences.
 
-    `certain` maps the number of a word to the positions of images for which people decided that it matches.
+    `certain` maps the number of a word to the positions of images for which people decided that it matches; `left_out`
+    are the positions of images that don't count.
 
-    No image is more likely to match than it has the least likely of the words. So images are left out if one of their
-    words is less likely than the least likely of any k images; these have the largest sums of calibrated scores.
+    Each word of an image is at most as likely as with the highest score of a range that has the image's score. Images
+    are left out if they would be less likely than the least likely of any k images: of those that may be most likely.
     """
-    n_images, signs = len(scores), np.where(np.asarray(signs) > 0, 1, -1)
-    if n_images <= max(4 * k, N_RANGES):
-        return np.arange(n_images)
-    sums = scores @ (signs * calibration.slope[tags]).astype(np.float32)
-    likely = scores[np.argpartition(sums, n_images - k)[n_images - k :]]
-    least = calibration.log_confidences(calibration.log_odds(likely, tags), signs).min()
-    least -= ROUNDING_TOLERANCE * abs(least)
-
-    may_match = np.ones(n_images, np.bool_)
+    n_images, signs, certain = len(scores), np.where(np.asarray(signs) > 0, 1, -1), certain or {}
+    left_out = np.empty(0, np.int64) if left_out is None else left_out
+    if n_images - len(left_out) <= max(4 * k, N_RANGES):
+        return np.delete(np.arange(n_images), left_out)
+    highest = np.empty((len(signs), n_images))
     for word, (tag, sign, column) in enumerate(zip(tags, signs, scores.T, strict=True)):
-        values = np.linspace(column.min(), column.max(), N_RANGES, dtype=np.float64)[::sign]  # the least likely first
-        logs = log_sigmoid(sign * calibration.log_odds(values, tag))
-        bound = values[max(0, np.searchsorted(logs, least) - 2)]
-        matches = column >= bound if sign > 0 else column <= bound
-        if certain is not None and word in certain:
-            matches[certain[word]] = True
-        may_match &= matches
-    return np.flatnonzero(may_match)
+        first, last = map(float, (column.min(), column.max())[::sign])  # the least likely first
+        logs = log_sigmoid(sign * calibration.log_odds(np.linspace(first, last, N_RANGES), tag))
+        ranges = (column - first) * ((N_RANGES - 1) / ((last - first) or 1))
+        ends = np.append(logs[2:], logs[-1])  # one range further, as ranges are rounded
+        np.take(ends, ranges.astype(np.int64), out=highest[word], mode="clip")
+        if word in certain:
+            highest[word, certain[word]] = 0.0
+
+    bounds = calibration.combine(highest.T, signs)
+    bounds[left_out] = -np.inf
+    best = np.argpartition(bounds, n_images - k)[n_images - k :]
+    is_certain = np.zeros((k, len(signs)), np.bool_)
+    for word, matching in certain.items():
+        is_certain[:, word] = contains(matching, best)
+    least = calibration.log_confidences(calibration.log_odds(scores[best], tags), signs, is_certain).min()
+    return np.flatnonzero(bounds >= least - ROUNDING_TOLERANCE * abs(least))
 
 
 RankingMethod: TypeAlias = ById | BySum | ByProduct | ByConfidence
@@ -387,6 +407,34 @@ def _ranks_by_score(tagger: Tagger, tags: NDArray[np.int32], weights: NDArray[np
     return len(tags) == 1 and weights[0] > 0 and (tagger.tree is None or not tagger.tree.has_under(tags))
 
 
+def rank(
+    method: RankingMethod, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int
+) -> tuple[Ranking, Sequence[str | None], int | None]:
+    """Rank at most k photos (0: all) by a method, those that people tagged first.
+
+    Returns the ranking, a source per photo (see `merge`), and the number of photos above the cut-off. If people tagged
+    k photos with all words, they are ranked by `SearchedWords.q`, without the others; unless their order depends on
+    more: on a cut-off, a ``-word``, an unlearned tag, probabilities, or for several words on moments of videos.
+    """
+    rows, words, n_words = scores.rows, scores.words, judged.n_searched
+    by_sum = isinstance(method, BySum)
+    is_simple = by_sum or (isinstance(method, ByConfidence) and not method.has_cutoff)
+    is_simple &= not judged.n_unlearned and len(words.weights) == n_words and not (len(rows.frames) and n_words > 1)
+    if not is_simple or not 0 < k <= np.count_nonzero(judged.leads):
+        ranked = method.rank(scores, photos, judged, k)
+        return *merge(ranked, scores.sums(ranked.judged), k), ranked.n_likely
+
+    rankings, sources = [], []
+    for n_given in range(n_words + 1, 0, -1):
+        mask = judged.n_given == n_given
+        if len(sources) < k and mask.any():
+            ids = judged.ids if mask.all() else judged.ids[mask]
+            rankings.append(best_among(rows, words.q, ids, k - len(sources)))
+            sources += [GIVEN if n_given > n_words else ACCEPTED] * rankings[-1].ids.shape[1]
+    ids, values = map(np.hstack, zip(*rankings, strict=True))
+    return Ranking(ids, values if by_sum else np.zeros_like(values)), sources, None
+
+
 def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking, list[str | None]]:
     """Insert the judged photos into the ranking.
 
@@ -399,7 +447,7 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
     """
     judged, (best, best_scores), (model_sums, ranking_values) = ranked.judged, ranked.best, sums
     scores = ranking_values if ranked.scores is None else ranked.scores
-    others = np.flatnonzero(positions_of(best[0], judged.ids) < 0)[: k or None]
+    others = np.flatnonzero(~contains(judged.ids, best[0]))[: k or None]
     ids, values = best[0, others], best_scores[0, others]
     leads = judged.leads
     if not leads.all():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_k, check_number, row_lengths
 from visterm.core.errors import DataError, UserError
+from visterm.core.id_sets import Ids
 from visterm.core.queries import Query
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
@@ -20,9 +21,9 @@ from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import is_there
 from visterm.kernels.topk import top_k
 from visterm.library.feedback import in_spelling_of_run
-from visterm.library.search.judgements import Ids, manual_tags
+from visterm.library.search.judgements import manual_tags
 from visterm.library.search.photo_names import named_photos, photo_names
-from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, merge, plan_ranking, ranking_at
+from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, plan_ranking, rank, ranking_at
 from visterm.library.search.result import Found, Group, Share, related_tags, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.store.filters import COLUMNS, PREDICTED_FROM, SORTS, Filter
@@ -185,25 +186,24 @@ class CatalogueReader:
         passing = self._passing(among, rows, query.names) if among or query.names else None
         judged = manual_tags(self.stored, self.tagger.vocabulary, query, self.tree)
         photos, judged = CandidatePhotos.of(rows, passing, judged, limited=cutoff or min_confidence is not None)
-        scores = WordScores(self.tagger, rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
-        ranked = plan.method.rank(scores, photos, judged, n_ranked)
-        ranking, sources = merge(ranked, scores.sums(ranked.judged), n_ranked)
+        scores = WordScores(self.tagger, rows, SearchedWords.of(self.tagger, query))
+        ranking, sources, n_likely = rank(plan.method, scores, photos, judged, n_ranked)
 
-        n_found = len(photos) if ranked.n_likely is None else ranked.n_likely
+        n_found = len(photos) if n_likely is None else n_likely
         confidences = None
         if plan.calibration is not None:
-            confidences = scores.confidences(plan.calibration, ranking.ids[0], ranked.judged)
+            confidences = scores.confidences(plan.calibration, ranking.ids[0], judged)
         if sort in COLUMNS:
             positions = np.arange(ranking.ids.shape[1])
-            if ranked.n_likely is None and (confidences is None or np.isnan(confidences).all()):
+            if n_likely is None and (confidences is None or np.isnan(confidences).all()):
                 positions = positions[:N_SORTED_BEST]
-            elif ranked.n_likely is None and confidences is not None:
+            elif n_likely is None and confidences is not None:
                 positions = np.flatnonzero(confidences >= PREDICTED_FROM)
             n_found, positions = len(positions), self._sorted(ranking.ids[0], positions, sort, k)
             ranking, sources = ranking_at(ranking, positions), [sources[position] for position in positions]
             confidences = None if confidences is None else confidences[positions]
         hits = self._hits(ranking, confidences, sources, q=scores.words.q)
-        return Found(hits, query.unknown, ranked.n_likely, plan.untrained, n_found, list(query.names))
+        return Found(hits, query.unknown, n_likely, plan.untrained, n_found, list(query.names))
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Convert typed words to weights, see `Tagger.query_weights`; tags and names of the photos are words, too."""

@@ -144,13 +144,17 @@ class Calibration(NamedTuple):
         for a `-word`. `certain`, bool of shape (n_images, n_words), marks words that an image has for certain, or a
         `-word` that it lacks for certain, whatever the log odds are.
         """
-        wanted = np.asarray(signs) > 0
-        each = log_sigmoid(np.where(wanted, log_odds, -log_odds))
+        each = log_sigmoid(np.where(np.asarray(signs) > 0, log_odds, -log_odds))
         if certain is not None:
             each[certain] = 0.0
+        return self.combine(each, signs)
+
+    def combine(self, each: Doubles, signs: Any) -> Doubles:
+        """Return the log confidences of images from those of the words, shape (n_images, n_words), with their signs."""
+        wanted = np.asarray(signs) > 0
         logs: Doubles = each[:, ~wanted].sum(axis=1)
         if wanted.any():
-            wanted_logs = each[:, wanted]
+            wanted_logs = each if wanted.all() else each[:, wanted]
             logs = logs + (1 - self.together) * wanted_logs.sum(axis=1) + self.together * wanted_logs.min(axis=1)
         return logs
 
