@@ -195,14 +195,35 @@ def test_a_file_settles_when_its_size_and_date_stay(tmp_path):
     now[0] = 1.5
     file.write_bytes(b"half and more")
     assert settling.settled() == []
-    now[0] = 2.0
-    assert settling.settled() == [str(tmp_path / "gone.jpg")]
     now[0] = 3.0
     assert settling.settled() == []
     now[0] = 3.5
-    assert settling.settled() == [str(file)]
+    assert settling.settled() == [str(file), str(tmp_path / "gone.jpg")]  # in one update
     now[0] = 9.0
     assert settling.settled() == []
+
+
+def test_files_that_are_written_one_after_the_other_are_one_update_and_one_that_grows_holds_up_none_for_long(tmp_path):
+    now, updates = [0.0], []
+    settling = ChangedFiles(2.0, clock=lambda: now[0])
+    for number in range(7):
+        sidecar = tmp_path / f"{number}.xmp"
+        sidecar.write_text("tags")
+        settling.touch([str(sidecar)])
+        now[0] += 1.5
+        updates.append(settling.settled())
+    now[0] += 1.0
+    updates.append(settling.settled())
+    assert [len(update) for update in updates] == [0] * 7 + [7]
+    growing = tmp_path / "long.mp4"
+    settling.touch([str(sidecar)])
+    for number in range(1, 30):
+        growing.write_bytes(bytes(number))
+        settling.touch([str(growing)])
+        now[0] += 1.0
+        if settling.settled():
+            break
+    assert number == 20
 
 
 @pytest.mark.parametrize("poll", [None, 0.1], ids=["reported", "polled"])

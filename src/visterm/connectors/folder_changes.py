@@ -18,6 +18,7 @@ from visterm.data.image_folders import is_excluded_folder, suffix_of
 from visterm.library.files import is_inside
 
 TICK_SECONDS = 0.5  # Time between two checks for reports
+MAX_WAITS = 10  # See `ChangedFiles`
 OCTAL = re.compile(r"\\([0-7]{3})")  # Octal escapes in mount points: \040 is a space
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -170,7 +171,8 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
 class ChangedFiles:
     """Changed files, which are returned after being stable for `seconds`, so not while they are copied.
 
-    `clock` returns the current time in seconds.
+    They are returned together, once all are stable; while one of them keeps changing, the others wait `MAX_WAITS` times
+    as long. `clock` returns the current time in seconds.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -183,12 +185,14 @@ class ChangedFiles:
 
     def settled(self) -> list[str]:
         """Return and remove the files whose size and date have been stable for long enough, sorted."""
-        stable = []
-        for path, (state, since) in list(self._since.items()):
+        for path, (state, _) in self._since.items():
             current_state = file_state(path)
             if current_state != state:
                 self._since[path] = current_state, self._clock()
-            elif self._clock() - since >= self._seconds:
-                stable.append(path)
-                del self._since[path]
-        return sorted(stable)
+        waits = {path: self._clock() - since for path, (_, since) in self._since.items()}
+        stable = sorted(path for path, wait in waits.items() if wait >= self._seconds)
+        if len(stable) < len(waits) and max(waits.values()) < MAX_WAITS * self._seconds:
+            return []
+        for path in stable:
+            del self._since[path]
+        return stable
