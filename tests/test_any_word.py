@@ -69,6 +69,21 @@ def test_a_tag_with_that_name_is_meant_alone(catalogue):
     catalogue.take(0, ["bear"])
 
 
+def test_letters_without_accents_find_a_tag_that_has_them_unless_they_are_a_tag(catalogue):
+    tags = {0: "Übung", 1: "Übung am Berg", 2: "fête foraine", 3: "Straße", 4: "année", 5: "annee"}
+    for image_id, tag in tags.items():
+        catalogue.give(image_id, [tag])
+    try:
+        assert tags_of_words(catalogue, "ubung -FETE strasse annee xyz") == {
+            "ubung": ["Übung"], "FETE": ["fête foraine"],
+        }  # fmt: skip
+        for words, image_id in {"ubung": 0, '"fete foraine"': 2, "strasse": 3, "annee": 5}.items():
+            assert search_any_word(catalogue, words, 1).found.hits[0].id == image_id
+    finally:
+        for image_id, tag in tags.items():
+            catalogue.take(image_id, [tag])
+
+
 def test_the_page_says_which_tags_are_meant(folder):
     with served(folder) as address, httpx.Client(base_url=address, timeout=600) as client:
         page = client.get("/", params={"q": "bear"}).text

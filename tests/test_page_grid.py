@@ -170,3 +170,12 @@ def test_the_page_of_a_tag_opens_the_review_of_its_photos(window, catalogue):
     page.locator("h1", has_text=f"{SURE}?").wait_for()
     assert len(shown(page)) == N_ON_SCREEN
     assert violations(window.open(f"/tag?name={SURE}")) == []
+
+
+def test_chances_that_are_shown_alike_are_no_range(address):
+    def chances(tag):
+        text = httpx.get(f"{address}/review/grid", params={"tag": tag}, timeout=600).text
+        return re.search(r"wrong\. (.*?), ", text.replace("\N{NO-BREAK SPACE}", " "))[1]
+
+    assert chances(NEXT) == "60 % likely"
+    assert chances(SURE) == "99 % to 97 % likely"

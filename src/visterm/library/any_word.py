@@ -1,8 +1,9 @@
-"""Words of tags: "bear" finds the tags "brown bear" and "black bear", unless there is a tag "bear"."""
+"""Words of tags: "bear" finds "brown bear" and "black bear", and "ubung" finds "Übung", unless they are tags."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import chain, islice, product
 from typing import NamedTuple
@@ -68,25 +69,33 @@ def search_any_word(
 
 
 def tags_of_words(catalogue: Catalogue, words: str) -> dict[str, list[str]]:
-    """Return the words of a search that are no tags but parts of tags, each with the tags of most photos."""
+    """Return the words of a search that are no tags but parts of tags, each with the tags of most photos.
+
+    Accents don't count; a tag that is the word but for its accents is the only one.
+    """
     dictionary = catalogue.tagger.dictionary
     try:
         unknown: Sequence[str] = catalogue.query_weights(words).unknown
     except UnknownNameError:
         new_tags = catalogue.stored.tags.names_here(dictionary.not_tags(words))
         unknown = [word.text for word in dictionary.parse(words, new_tags)[1] if tag_key(word.text) not in new_tags]
-    keys = {tag_key(word): word for word in unknown if tag_key(word) not in STOP_WORDS}
-    tags: dict[str, list[str]] = {}
-    if keys:
-        counts = photos_of_tags(catalogue)
-        for tag in sorted(counts, key=lambda tag: (-counts[tag], tag)):
-            for key in keys.keys() & set(_PART.split(tag_key(tag))):
-                tags.setdefault(keys[key], []).append(tag)
-    return {word: tags[word][:MAX_TAGS_OF_WORD] for word in unknown if word in tags}
+    keys = {word: _plain(word) for word in unknown if tag_key(word) not in STOP_WORDS}
+    counts = photos_of_tags(catalogue) if keys else {}
+    parts = [(tag, _plain(tag)) for tag in sorted(counts, key=lambda tag: (-counts[tag], tag))]
+    tags = {}
+    for word, key in keys.items():
+        alike = [tag for tag, plain in parts if plain == key]
+        tags[word] = alike or [tag for tag, plain in parts if key in _PART.split(plain)]
+    return {word: found[:MAX_TAGS_OF_WORD] for word, found in tags.items() if found}
 
 
 def _rank(hit: Hit) -> tuple[int, float, float]:
     return _SOURCES.get(hit.source, 0), -np.inf if hit.confidence is None else hit.confidence, hit.score
+
+
+def _plain(tag: str) -> str:
+    """Return the key of a tag without accents."""
+    return "".join(letter for letter in unicodedata.normalize("NFD", tag_key(tag)) if not unicodedata.combining(letter))
 
 
 def _pattern(word: str) -> re.Pattern[str]:
