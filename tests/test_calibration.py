@@ -483,12 +483,11 @@ def test_no_image_that_may_be_among_the_best_is_passed_over(together, certain):
         tags = np.arange(len(signs))
         logs = calibration.log_confidences(calibration.log_odds(scores, tags), signs, sure)
         for k in (1, 50, 1200):
-            places = None if sure is None else {word: np.flatnonzero(sure[:, word]) for word in range(sure.shape[1])}
-            kept = contenders(calibration, scores, tags, signs, k, places)
+            kept = contenders(calibration, scores, tags, signs, k, sure)
             best = np.flatnonzero(logs >= np.sort(logs)[-k])
             assert np.isin(best, kept).all()
             left_out, n_best = np.union1d(best[:700], np.arange(0, 5000, 9)), min(k, 3000)
-            kept = contenders(calibration, scores, tags, signs, n_best, places, left_out)
+            kept = contenders(calibration, scores, tags, signs, n_best, sure, left_out)
             remaining = np.delete(np.arange(5000), left_out)
             best = remaining[logs[remaining] >= np.sort(logs[remaining])[-n_best]]
             assert np.isin(best, kept).all()

@@ -20,7 +20,7 @@ UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>", "<m
 
 WRITTEN = Path(__file__).parents[2] / "tests" / "data" / "tiny"
 COMMANDS = {
-    "search": ["search", "catalogue", "sky tree", "-k", "5"],
+    "search": ["search", "catalogue", "sky tree", "-k", "100"],
     "annotate": ["annotate", "run", "images/46.jpg"],
     "fit": ["fit", "features", "--tags", "tags.csv", "--model", "wsabie", "--set", "epochs=2", "-o", "new"],
 }

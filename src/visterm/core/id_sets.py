@@ -24,14 +24,18 @@ def union(*parts: Ids) -> Ids:
 
 
 def contains(ids: Ids, requested: Ids) -> NDArray[np.bool_]:
-    """Return which requested ids, from 0 and in any order, are in ascending `ids`."""
+    """Return which requested ids, in any order, are in ascending `ids`."""
     if requested is ids:
         return np.ones(len(ids), np.bool_)
-    if len(ids) == 0 or ids[-1] - ids[0] == len(ids) - 1 or len(requested) * IDS_PER_LOOKUP < ids[-1]:
-        return positions_of(requested, ids) >= 0
-    table = np.zeros(max(ids[-1], requested.max(initial=0)) + 1, np.bool_)
-    table[ids] = True
-    return table[requested]
+    if len(ids) and ids[-1] - ids[0] == len(ids) - 1:  # consecutive ids
+        return np.asarray((requested >= ids[0]) & (requested <= ids[-1]))
+    if len(ids) and len(requested):
+        smallest, largest = min(ids[0], requested.min()), max(ids[-1], requested.max())
+        if smallest >= 0 and largest < len(requested) * IDS_PER_LOOKUP:
+            table = np.zeros(largest + 1, np.bool_)
+            table[ids] = True
+            return table[requested]
+    return positions_of(requested, ids) >= 0
 
 
 def without(ids: Ids, removed: Ids) -> Ids:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_ids, as_rows, check_k, row_lengths, stack_rows
 from visterm.core.errors import DataError
+from visterm.core.id_sets import IDS_PER_LOOKUP, contains, positions_of
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
@@ -28,7 +29,6 @@ MAX_SINGLE_QUERIES = 4  # Up to this number, products with one query after anoth
 MAX_RANKED_HIDDEN = 200
 """Maximum number of hidden rows that a search ranks and then drops; with more, it reads the visible rows only."""
 
-IDS_PER_LOOKUP = 16  # If more than 1 of 16 ids is requested, a table of all ids is faster than lookups
 MAX_K = 1600  # Maximum number of results of a search with an index; searches for more results are exact
 MAX_SAMPLED_ROWS = 4096  # Approximate maximum number of rows that `CurrentRows.highest` uses
 MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached maxima
@@ -275,12 +275,11 @@ class Part(ABC):
             id_range = slice(*np.searchsorted(ids, (first_id, first_id + len(self.ids))))
             positions: NDArray[np.int64] = ids[id_range] - first_id
         elif len(ids) * IDS_PER_LOOKUP > len(self.ids):
-            positions = np.flatnonzero(np.isin(self.ids, ids))
+            positions = np.flatnonzero(contains(ids, self.ids))
         else:
             order = self._order
-            ids_in_order = self.ids if order is None else self.ids[order]
-            i = np.searchsorted(ids_in_order, ids)
-            i = i[(i < len(ids_in_order)) & (ids_in_order[np.minimum(i, len(ids_in_order) - 1)] == ids)]
+            i = positions_of(ids, self.ids if order is None else self.ids[order])
+            i = i[i >= 0]
             positions = i if order is None else np.sort(order[i])
         return np.setdiff1d(positions, self.hidden, assume_unique=True) if len(self.hidden) else positions
 

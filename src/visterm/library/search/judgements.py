@@ -50,17 +50,6 @@ class ManualTags(NamedTuple):
         parts = ("ids", "leads", "n_unlearned_words", "n_given")
         return self._replace(**{name: getattr(self, name)[mask] for name in parts})
 
-    def certain_positions(self, ids: Ids) -> dict[int, Ids]:
-        """Return word number -> the positions in ascending `ids` of the photos for which the word is certain."""
-        certain = {}
-        for word, photos in self.certain_photos.items():
-            if len(ids) < len(photos):
-                certain[word] = np.flatnonzero(contains(photos, ids))
-            else:
-                positions = positions_of(photos, ids)
-                certain[word] = positions[positions >= 0]
-        return certain
-
     def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_] | None:
         """Return which words are certain for which photos, shape (n_photos, n_words); None if no word is.
 
@@ -70,8 +59,12 @@ class ManualTags(NamedTuple):
         if not self.certain_photos:
             return None
         certain = np.zeros((len(ids), n_words), np.bool_)
-        for word, positions in self.certain_positions(ids).items():
-            certain[positions, word] = True
+        for word, photos in self.certain_photos.items():
+            if len(ids) < len(photos):
+                certain[:, word] = contains(photos, ids)
+            else:
+                positions = positions_of(photos, ids)
+                certain[positions[positions >= 0], word] = True
         return certain
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.core.id_sets import Ids, contains, positions_of, union, without
+from visterm.core.id_sets import NO_IDS, Ids, contains, positions_of, union, without
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
@@ -70,20 +70,11 @@ class SearchedWords(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CandidatePhotos:
-    """The photos that a search ranks: those with a row that pass its filter, except rejected photos.
-
-    Attributes
-    ----------
-    rows : CurrentRows
-    passing : ndarray of int64, or None
-        Ascending ids of photos that pass the filter; None: all photos with a row.
-    left_out : ndarray of int64
-        Ascending ids of rejected photos, whether they pass the filter or not.
-    """
+    """The photos that a search ranks: those with a row that pass its filter, except rejected photos."""
 
     rows: CurrentRows
-    passing: Ids | None
-    left_out: Ids
+    passing: Ids | None  # Ascending ids of photos that pass the filter; None: all photos with a row
+    left_out: Ids  # Ascending ids of rejected photos, whether they pass the filter or not
 
     @classmethod
     def of(
@@ -203,11 +194,9 @@ class BySum:
     """Rank photos by Σ weight · score, as in the PAMIR paper."""
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
-        """Find the k (0: all) best photos; none if k judged photos already come first."""
+        """Find the k (0: all) best photos."""
         q, rows, n_out = scores.words.q, photos.rows, len(photos.left_out)
-        if 0 < k <= np.count_nonzero(judged.leads):
-            judged, best = judged.subset(judged.leads), EMPTY_RANKING
-        elif n_out == 0:
+        if n_out == 0:
             best = rows.search(q, k, among=photos.passing)
         else:
             # Usually few rejected photos are among the best, so a slightly longer ranking is long enough
@@ -259,15 +248,21 @@ class ByConfidence:
             photos = replace(photos, passing=union(*likely, judged.ids[judged.leads]))
         judged = judged.subset(judged.leads)
         ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
-        tree = scores.tagger.tree
+        tree, is_limited, left_out = scores.tagger.tree, bool(k) and not self.has_cutoff, photos.left_out
+        has_all = judged.n_given > judged.n_searched
+        needs_no_others = is_limited and not judged.n_unlearned and k <= np.count_nonzero(has_all)
+        if needs_no_others:  # photos to which people gave all words come before all others
+            judged, left_out = judged.subset(has_all), NO_IDS
+            positions = positions_of(judged.ids, ids)
+            ids, products = ids[positions], products[positions]
 
-        if k and not self.has_cutoff and (tree is None or not tree.has_under(words.tags)):
+        if is_limited and (tree is None or not tree.has_under(words.tags)):
             # Compute confidences only for photos that come first or may be among the k most likely photos
-            certain, left_out = judged.certain_positions(ids), positions_of(photos.left_out, ids)
-            left_out = left_out[left_out >= 0]
-            likely = contenders(self.calibration, products, words.tags, words.weights, k, certain, left_out)
-            needed_positions = union(likely, positions_of(judged.ids, ids))
-            ids, products = ids[needed_positions], products[needed_positions]
+            certain, out = judged.certain(ids, len(words.tags)), positions_of(left_out, ids)
+            needed = contenders(self.calibration, products, words.tags, words.weights, k, certain, out[out >= 0])
+            needed = needed if needs_no_others else union(needed, positions_of(judged.ids, ids))
+            ids, products = ids[needed], products[needed]
+            judged = judged.subset(contains(ids, judged.ids))
 
         ids, products = photos.without_left_out(ids, products)
         products_of = partial(rows.products, ids=None if ids is rows.ids else ids)
@@ -298,8 +293,8 @@ def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: Manual
 
 def best_among(rows: CurrentRows, q: Matrix, ids: Ids, k: int) -> Ranking:
     """Find the k photos among ascending ids with the largest products; by an index, if it proposes enough of them."""
-    n_proposed = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES)
-    if len(ids) > n_proposed and rows.is_indexed(n_proposed):
+    n_proposed = 2 * k * len(rows) // max(len(ids), 1)  # has k of them twice over if they are as good as any
+    if n_proposed <= max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) and rows.is_indexed(n_proposed):
         proposed = rows.search(q, n_proposed)
         best = ranking_at(proposed, np.flatnonzero(contains(ids, proposed.ids[0]))[:k])
         if best.ids.shape[1] == k:
@@ -313,19 +308,17 @@ def contenders(
     tags: Any,
     signs: Any,
     k: int,
-    certain: Mapping[int, NDArray[np.int64]] | None = None,
-    left_out: NDArray[np.int64] | None = None,
+    certain: NDArray[np.bool_] | None = None,
+    left_out: Ids = NO_IDS,
 ) -> NDArray[np.int64]:
     """Return the ascending positions of all images that may have one of the k largest log confidences.
 
-    `certain` maps the number of a word to the positions of images for which people decided that it matches; `left_out`
-    are the positions of images that don't count.
+    `certain` is that of `Calibration.log_confidences`; `left_out` are the positions of images that don't count.
 
     Each word of an image is at most as likely as with the highest score of a range that has the image's score. Images
     are left out if they would be less likely than the least likely of any k images: of those that may be most likely.
     """
-    n_images, signs, certain = len(scores), np.where(np.asarray(signs) > 0, 1, -1), certain or {}
-    left_out = np.empty(0, np.int64) if left_out is None else left_out
+    n_images, signs = len(scores), np.where(np.asarray(signs) > 0, 1, -1)
     if n_images - len(left_out) <= max(4 * k, N_RANGES):
         return np.delete(np.arange(n_images), left_out)
     highest = np.empty((len(signs), n_images))
@@ -335,15 +328,13 @@ def contenders(
         ranges = (column - first) * ((N_RANGES - 1) / ((last - first) or 1))
         ends = np.append(logs[2:], logs[-1])  # one range further, as ranges are rounded
         np.take(ends, ranges.astype(np.int64), out=highest[word], mode="clip")
-        if word in certain:
-            highest[word, certain[word]] = 0.0
+    if certain is not None:
+        np.copyto(highest, 0.0, where=certain.T)
 
     bounds = calibration.combine(highest.T, signs)
     bounds[left_out] = -np.inf
     best = np.argpartition(bounds, n_images - k)[n_images - k :]
-    is_certain = np.zeros((k, len(signs)), np.bool_)
-    for word, matching in certain.items():
-        is_certain[:, word] = contains(matching, best)
+    is_certain = None if certain is None else certain[best]
     least = calibration.log_confidences(calibration.log_odds(scores[best], tags), signs, is_certain).min()
     return np.flatnonzero(bounds >= least - ROUNDING_TOLERANCE * abs(least))
 

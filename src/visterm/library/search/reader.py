@@ -129,12 +129,12 @@ class CatalogueReader:
         Weights are those of `Tagger.query_weights`: by inverse document frequency, and negative for words with ``-``. A
         word that is not a tag uses its vector, if the run was fitted with `word_vectors` that include it.
 
-        Feedback counts immediately. Photos that people tagged with all the words come first: those to which all words
-        were given, then those with accepted words, each by score. In all other photos, a word that a person gave or
-        accepted counts as certain, and so does a `-word` that a person rejected. Photos for which a word was rejected,
-        or that people tagged with a `-word`, are left out. Photos with a tag that no run has learned yet come first;
-        if all words are such tags, only those are found. A word that is not a tag may name photos: a file, a folder, a
-        camera, a year or a month. Then only these photos are searched.
+        Feedback counts immediately, and tags of files count as given. Photos that people tagged with all the words come
+        first: those to which all words were given, then those with accepted words, each by score. In all other photos,
+        a word that a person gave or accepted counts as certain, and so does a `-word` that a person rejected. Photos
+        for which a word was rejected, or that people tagged with a `-word`, are left out. Photos with a tag that no run
+        has learned yet come first; if all words are such tags, only those are found. A word that is not a tag may name
+        photos: a file, a folder, a camera, a year or a month. Then only these photos are searched.
 
         Parameters
         ----------
