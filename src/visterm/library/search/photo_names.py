@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from visterm.core.id_sets import Ids
 from visterm.core.vocabulary import STOP_WORDS, split_query, tag_key
-from visterm.library.search.judgements import Ids
 from visterm.tagging.tag_map import Completion, starts_of
 
 if TYPE_CHECKING:

@@ -400,7 +400,7 @@ def _ranks_by_score(tagger: Tagger, tags: NDArray[np.int32], weights: NDArray[np
 
 def rank(
     method: RankingMethod, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int
-) -> tuple[Ranking, Sequence[str | None], int | None]:
+) -> tuple[Ranking, list[str | None], int | None]:
     """Rank at most k photos (0: all) by a method, those that people tagged first.
 
     Returns the ranking, a source per photo (see `merge`), and the number of photos above the cut-off. If people tagged
@@ -415,7 +415,8 @@ def rank(
         ranked = method.rank(scores, photos, judged, k)
         return *merge(ranked, scores.sums(ranked.judged), k), ranked.n_likely
 
-    rankings, sources = [], []
+    rankings: list[Ranking] = []
+    sources: list[str | None] = []
     for n_given in range(n_words + 1, 0, -1):
         mask = judged.n_given == n_given
         if len(sources) < k and mask.any():
