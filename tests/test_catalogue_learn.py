@@ -158,7 +158,8 @@ def test_a_new_path_in_the_tree_lies_there_at_once_and_is_called_by_its_end_once
     catalogue.give(image_id, ["colour/red/Röte"])
     for _ in range(2):
         for word in ("colour/red/röte", "röte", "red"):
-            assert catalogue.search(word, 1).hits[0].id == image_id, word
+            n_tagged = 16 if word == "red" else 1  # 15 of them by the tag file
+            assert image_id in [hit.id for hit in catalogue.search(word, n_tagged).hits], word
             assert image_id in catalogue.ids(Filter(tags=(word,)))
         assert photos_of_tags(catalogue)["red"] == 16
         catalogue.learn(use_even_if_worse=True, full=model == "ridge")

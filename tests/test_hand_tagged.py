@@ -14,6 +14,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import UnknownNameError
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.confidence.calibration import Calibration
+from visterm.store import tags as stored_tags
 from visterm.store.database import Database
 from visterm.store.filters import Filter, conditions_of
 from visterm.store.tags import OF_FILES, WITHOUT_TREE, active_tags, judged_sql
@@ -104,6 +105,27 @@ def test_a_tag_of_a_file_is_as_certain_as_a_yes_and_a_no_on_the_page_wins(catalo
     assert places() == (0, False)
     tags.set_from_file(worst, [])
     assert places() == (N - 1, True)
+
+
+def test_tags_of_files_are_read_again_only_after_one_has_changed_and_are_kept_up_to_a_limit(catalogue, monkeypatch):
+    reads, value = [], Database.value
+    monkeypatch.setattr(
+        Database, "value", lambda self, sql, *of: reads.append(sql == OF_FILES) or value(self, sql, *of)
+    )
+    catalogue.stored.tags.set_from_file(3, ["red"])
+    assert found(catalogue, "red", 1) == [3]
+    n_read = sum(reads)
+    catalogue.give(5, ["red", "blue"])
+    assert set(found(catalogue, "red", 2)) == {3, 5}
+    assert sum(reads) == n_read
+    catalogue.stored.tags.set_from_file(4, ["blue"])
+    assert set(found(catalogue, "red", 2)) == {3, 5}
+    assert sum(reads) == n_read + 1
+    monkeypatch.setattr(stored_tags, "MAX_CACHED_BYTES", 8)
+    for tag in ("blue", "cool", "green", "red"):
+        catalogue.give(6, [tag])
+        assert 6 in found(catalogue, tag, 3)
+    assert len(catalogue.stored.judgements._cache) <= 1
 
 
 def test_a_word_with_a_minus_leaves_out_what_has_it_by_hand(catalogue):

@@ -94,7 +94,7 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
 
     if not any(map(len, chain.from_iterable(judgements))):
         return ManualTags(sum(positive), sum(positive[n_scored:]))
-    key = ("words", *words)
+    key = ("words", n_scored, *words)
     merged: ManualTags | None = stored.judgements.remembered(key, judgements)
     if merged is None:
         merged = _merged_judgements(positive, judgements, n_scored)
