@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -12,7 +13,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_args
 
 from typer import Abort, BadParameter, Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperGroup
@@ -162,6 +163,10 @@ class CommandLine(PlainEpilog, TyperGroup):
     For commands with the same name, visterm's own is used.
     """
 
+    def get_params(self, ctx: Context) -> list[Any]:
+        """Return the options before the command."""
+        return _plainly_converted(super().get_params(ctx))
+
     def list_commands(self, ctx: Context) -> list[str]:
         """Return the names of all commands, in the order of the help text."""
         return [*COMMANDS, *sorted(set(_installed()) - set(COMMANDS))]
@@ -219,6 +224,36 @@ class CommandLine(PlainEpilog, TyperGroup):
         return name, command, args[1:]
 
 
+def _plainly_converted(params: list[Any]) -> list[Any]:
+    """Let parameters convert values without pydantic, whose import takes as long as Typer's, where it isn't needed."""
+    for param in params:
+        typers_own = getattr(param, "get_runtime_param", None)  # since Typer 0.29
+        if typers_own is not None and not isinstance(typers_own, partial):
+            param.get_runtime_param = partial(_PlainValues, typers_own)
+    return params
+
+
+class _PlainValues:
+    """Conversion of texts, paths and defaults; for other values Typer's own, which imports pydantic."""
+
+    def __init__(self, typers_own: Callable[[], Any]) -> None:
+        self.typers_own = typers_own
+
+    def coerce(self, value: Any, param: Any, ctx: Context) -> Any:
+        """Convert the value of a parameter, as Typer does."""
+        is_list, described = param.multiple or param.nargs == -1, param.type_descriptor
+        if value is None:
+            return () if is_list else None
+        kind = get_args(described.annotation)[0] if is_list else described.annotation
+        values = value if is_list else [value]
+        if isinstance(kind, type) and described.parameter_info.parser is None:
+            if all(isinstance(each, kind) for each in values):
+                return list(value) if is_list else value
+            if kind is Path and all(os.access(each, os.R_OK) or not os.path.exists(each) for each in values):
+                return [Path(each) for each in value] if is_list else Path(value)
+        return self.typers_own().coerce(value, param=param, ctx=ctx)
+
+
 def _installed() -> dict[str, str]:
     """Return command -> "module:attribute" for installed packages; `importlib.metadata` would be slow to import."""
     commands: dict[str, str] = {}
@@ -235,6 +270,10 @@ class Command(PlainEpilog, TyperCommand):
 
     Messages of its errors name parameters as they are typed: ``--min-count``, ``--set dim``.
     """
+
+    def get_params(self, ctx: Context) -> list[Any]:
+        """Return the parameters, also ``--help``."""
+        return _plainly_converted(super().get_params(ctx))
 
     def invoke(self, ctx: Context) -> Any:
         """Run the command; in messages of its errors, ``min_count`` becomes ``--min-count``."""
