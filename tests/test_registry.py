@@ -90,7 +90,7 @@ def test_a_search_and_an_annotation_load_no_library_that_they_do_not_need(comman
         "import sys\nfrom visterm.cli.command_line import app\n"
         f"try: app({command!r})\nexcept SystemExit as ended: assert not ended.code, ended.code\n"
         "heavy = {'sklearn', 'pandas', 'pyarrow', 'torch', 'scipy.optimize', 'scipy.stats', 'pydantic',\n"
-        "         'numba.cpython.listobj', 'PIL.PdfImagePlugin'} & set(sys.modules)\n"  # Numba's compiler, Pillow's rest
+        "         'numba.cpython.listobj', 'PIL.PdfImagePlugin'} & set(sys.modules)\n"  # of Numba's compiler; no photo
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     for _ in range(2):  # the first may be the one that compiles the kernels

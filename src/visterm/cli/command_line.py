@@ -144,8 +144,8 @@ PACKAGE_COMMANDS: Final = {
 """Command of the package `RESEARCH` -> its line in `visterm --help`, so that listing commands imports nothing."""
 
 
-class PlainEpilog:
-    """Mixin that writes the examples at the end of a help text without reformatting them."""
+class PlainCommand:
+    """Mixin that writes the examples at the end of a help text as they are, and converts plain values itself."""
 
     epilog: str | None
     examples: Examples = ()
@@ -156,16 +156,21 @@ class PlainEpilog:
             formatter.write_paragraph()
             formatter.write(f"{text}\n")
 
+    def get_params(self, ctx: Context) -> list[Any]:
+        """Return the parameters, also ``--help``, with `_PlainValues`."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            typers_own = getattr(param, "get_runtime_param", None)  # since Typer 0.29
+            if typers_own is not None and not isinstance(typers_own, partial):
+                param.get_runtime_param = partial(_PlainValues, typers_own)
+        return params
 
-class CommandLine(PlainEpilog, TyperGroup):
+
+class CommandLine(PlainCommand, TyperGroup):
     """The commands of visterm and of installed packages, which are imported only when they run.
 
     For commands with the same name, visterm's own is used.
     """
-
-    def get_params(self, ctx: Context) -> list[Any]:
-        """Return the options before the command."""
-        return _plainly_converted(super().get_params(ctx))
 
     def list_commands(self, ctx: Context) -> list[str]:
         """Return the names of all commands, in the order of the help text."""
@@ -224,17 +229,8 @@ class CommandLine(PlainEpilog, TyperGroup):
         return name, command, args[1:]
 
 
-def _plainly_converted(params: list[Any]) -> list[Any]:
-    """Let parameters convert values without pydantic, whose import takes as long as Typer's, where it isn't needed."""
-    for param in params:
-        typers_own = getattr(param, "get_runtime_param", None)  # since Typer 0.29
-        if typers_own is not None and not isinstance(typers_own, partial):
-            param.get_runtime_param = partial(_PlainValues, typers_own)
-    return params
-
-
 class _PlainValues:
-    """Conversion of texts, paths and defaults; for other values Typer's own, which imports pydantic."""
+    """Conversion of texts, paths and defaults; for other values Typer's own, with pydantic, whose import is slow."""
 
     def __init__(self, typers_own: Callable[[], Any]) -> None:
         self.typers_own = typers_own
@@ -265,15 +261,11 @@ def _installed() -> dict[str, str]:
     return commands
 
 
-class Command(PlainEpilog, TyperCommand):
+class Command(PlainCommand, TyperCommand):
     """A command whose help text lists options in panels, as plain text: ``Input:``, ``Model:``, and so on.
 
     Messages of its errors name parameters as they are typed: ``--min-count``, ``--set dim``.
     """
-
-    def get_params(self, ctx: Context) -> list[Any]:
-        """Return the parameters, also ``--help``."""
-        return _plainly_converted(super().get_params(ctx))
 
     def invoke(self, ctx: Context) -> Any:
         """Run the command; in messages of its errors, ``min_count`` becomes ``--min-count``."""
