@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from numba import config, njit
+from typing import Any
+
+from numba import njit
 from numba.core.caching import FunctionCache
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 
 class _MachineCode(FunctionCache):
@@ -22,7 +24,7 @@ class _MachineCode(FunctionCache):
 
 def kernel(function):
     """Compile a function at its first call, without Python's lock while it runs, and keep its machine code on disk."""
-    compiled = njit(nogil=True)(function)
-    if not config.DISABLE_JIT:
+    compiled: Any = njit(nogil=True)(function)
+    if compiled is not function:  # the same with NUMBA_DISABLE_JIT
         compiled._cache = _MachineCode(function)
     return compiled
