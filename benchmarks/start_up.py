@@ -25,7 +25,7 @@ from harness.walks import small_library
 
 LIBRARIES, TYPER = "import numpy, numba, PIL.Image", "import typer"
 COMMANDS: dict[str, tuple[list[str], str, float]] = {
-    "visterm annotate, one image": (["annotate", "run", "images/46.jpg"], LIBRARIES, 4),
+    "visterm annotate, one image": (["annotate", "run", "images/46.jpg"], LIBRARIES, 3),
     "visterm search, two words": (["search", "catalogue", "sky tree"], LIBRARIES, 3),
     "visterm --help": (["--help"], TYPER, 1.3),
 }

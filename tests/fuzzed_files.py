@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from visterm.data.pillow import register_heif
+from visterm.data.pillow import readable_formats
 
 SEED = 20_261_121
 MAX_FLIPS = 24
@@ -128,7 +128,7 @@ def sound_files() -> dict[str, bytes]:
 def _saved(image: Image.Image, kind: str, settings: dict[str, object]) -> bytes | None:
     """Return the bytes of a file; None for what this Pillow was built without."""
     Image.init()
-    register_heif()
+    readable_formats()
     file = BytesIO()
     try:
         # Copies, because Pillow leaves settings of the format on the image.

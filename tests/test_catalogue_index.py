@@ -20,6 +20,7 @@ from visterm.core.errors import DataError, StorageError, TagFileError, UserError
 from visterm.data.contents import Exif, content_hash, exif_of
 from visterm.library import files
 from visterm.library.encoded_features import CatalogueFeatures
+from visterm.library.photos import photos_of
 from visterm.store.filters import Filter
 
 
@@ -413,3 +414,36 @@ def test_a_long_tag_of_an_earlier_version_is_found_and_taken_away(catalogue):
     assert [hit.id for hit in catalogue.browse(Filter(tags=(long,)), 0).hits] == [0]
     catalogue.take(0, [long])
     assert catalogue.image(0).tags == []
+
+
+def test_full_paths_are_those_of_each_file_but_each_folder_is_resolved_once(tmp_path, monkeypatch):
+    for folder in ("real", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jpg").touch()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real" / "b.jpg").symlink_to("../other/a.jpg")
+    monkeypatch.chdir(tmp_path)
+    written = [
+        "real/a.jpg",
+        "link/a.jpg",
+        "link/../real/a.jpg",
+        "real/b.jpg",
+        "real/",
+        "real/..",
+        ".",
+        "a.jpg",
+        "//x/a",
+    ]
+    assert files.full_paths(written) == [os.path.realpath(os.path.abspath(path)) for path in written]
+    assert files.full_paths(["link/b.jpg"], follow_files=False) == [str(tmp_path / "real" / "b.jpg")]
+
+    resolved = []
+    monkeypatch.setattr(files.os.path, "realpath", lambda path: resolved.append(path) or path)
+    files.full_paths([tmp_path / "real" / f"{number}.jpg" for number in range(100)])
+    assert resolved == [str(tmp_path / "real")]
+
+
+def test_the_photos_of_a_folder_are_listed_as_texts_which_take_less_memory_than_paths(catalogue, photos):
+    listed = photos_of(catalogue.tagger.encoder, photos)
+    assert {type(item) for item in listed.items} == {str}
+    assert listed.items == [str(path) for path in sorted(photos.glob("*.png"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from typer import BadParameter
 from typer.main import get_command
 
 from command_line import visterm
@@ -65,3 +66,23 @@ def test_examples_pass_only_options_of_their_command(helps: dict[str, str]) -> N
             options = {word.partition("=")[0] for word in words if re.fullmatch(r"-k|-o|--[a-z].*", word)}
             known = {option for parameter in group.resolve_command(None, [name])[1].params for option in parameter.opts}
             assert options <= known, line
+
+
+def test_values_are_converted_as_typer_converts_them(tmp_path) -> None:
+    group = get_command(app)
+    closed = tmp_path / "closed"
+    closed.touch(mode=0)
+    texts = ["3", "a b", "-", str(tmp_path), str(closed), "s3://bucket/folder"]
+    for name in COMMANDS:
+        command = group.resolve_command(None, [name])[1]
+        context = command.make_context(name, [], resilient_parsing=True)
+        for param in command.get_params(context):
+            given = [texts] if param.multiple or param.nargs == -1 else texts
+            for value in (None, param.get_default(context), *given):
+                results = []
+                for converter in (plain := param.get_runtime_param(), plain.typers_own()):
+                    try:
+                        results.append(converter.coerce(value, param=param, ctx=context))
+                    except BadParameter as error:
+                        results.append(error.format_message())
+                assert results[0] == results[1], (name, param.name, value)

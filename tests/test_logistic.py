@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from planted import plant_corpus
@@ -21,12 +22,13 @@ def planted():
 
 
 @pytest.mark.parametrize(
-    ("max_rotated", "n"),
-    [(4096, None), (10, None), (4096, 30)],
-    ids=["rotated", "as they are", "fewer images than features"],
+    ("max_rotated", "n", "max_scores"),
+    [(4096, None, 2**26), (10, None, 2**26), (4096, 30, 2**26), (4096, 30, 5 * 30)],
+    ids=["rotated", "as they are", "fewer images than features", "five tags at a time"],
 )
-def test_weights_are_those_of_scikit_learn_tag_by_tag(planted, monkeypatch, max_rotated, n):
-    for name, value in (("MAX_STEPS", 500), ("TOLERANCE", 1e-12), ("MAX_ROTATED", max_rotated)):
+def test_weights_are_those_of_scikit_learn_tag_by_tag(planted, monkeypatch, max_rotated, n, max_scores):
+    limits = {"MAX_STEPS": 500, "TOLERANCE": 1e-12, "MAX_ROTATED": max_rotated, "MAX_SCORES": max_scores}
+    for name, value in limits.items():
         monkeypatch.setattr(logistic, name, value)
     X, Y = planted.X_train[:n], planted.Y_train[:n]
     assert n is None or n < X.shape[1]
@@ -67,3 +69,12 @@ def test_explicit_negatives_count_as_not_given_and_wrong_settings_are_refused(pl
     np.testing.assert_array_equal(first, second)
     with refused("alpha", value=-1):
         Logistic(alpha=-1).fit(planted.X_train, Y)
+
+
+def test_the_scores_of_all_images_for_all_tags_are_never_in_memory_at_once(planted, monkeypatch):
+    X, Y = planted.X_train, planted.Y_train
+    monkeypatch.setattr(logistic, "MAX_SCORES", 4 * X.shape[0])
+    sizes = []
+    monkeypatch.setattr(logistic, "expit", lambda scores, out: sizes.append(scores.size) or expit(scores, out=out))
+    Logistic(alpha=0.05).fit(X, Y)
+    assert max(sizes) == 4 * X.shape[0] < Y.shape[0] * Y.shape[1]

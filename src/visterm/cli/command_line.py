@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -12,7 +13,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_args
 
 from typer import Abort, BadParameter, Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperGroup
@@ -143,8 +144,8 @@ PACKAGE_COMMANDS: Final = {
 """Command of the package `RESEARCH` -> its line in `visterm --help`, so that listing commands imports nothing."""
 
 
-class PlainEpilog:
-    """Mixin that writes the examples at the end of a help text without reformatting them."""
+class PlainCommand:
+    """Mixin that writes the examples at the end of a help text as they are, and converts plain values itself."""
 
     epilog: str | None
     examples: Examples = ()
@@ -155,8 +156,17 @@ class PlainEpilog:
             formatter.write_paragraph()
             formatter.write(f"{text}\n")
 
+    def get_params(self, ctx: Context) -> list[Any]:
+        """Return the parameters, also ``--help``, with `_PlainValues`."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            typers_own = getattr(param, "get_runtime_param", None)  # since Typer 0.29
+            if typers_own is not None and not isinstance(typers_own, partial):
+                param.get_runtime_param = partial(_PlainValues, typers_own)
+        return params
 
-class CommandLine(PlainEpilog, TyperGroup):
+
+class CommandLine(PlainCommand, TyperGroup):
     """The commands of visterm and of installed packages, which are imported only when they run.
 
     For commands with the same name, visterm's own is used.
@@ -219,6 +229,27 @@ class CommandLine(PlainEpilog, TyperGroup):
         return name, command, args[1:]
 
 
+class _PlainValues:
+    """Conversion of texts, paths and defaults; for other values Typer's own, with pydantic, whose import is slow."""
+
+    def __init__(self, typers_own: Callable[[], Any]) -> None:
+        self.typers_own = typers_own
+
+    def coerce(self, value: Any, param: Any, ctx: Context) -> Any:
+        """Convert the value of a parameter, as Typer does."""
+        is_list, described = param.multiple or param.nargs == -1, param.type_descriptor
+        if value is None:
+            return () if is_list else None
+        kind = get_args(described.annotation)[0] if is_list else described.annotation
+        values = value if is_list else [value]
+        if isinstance(kind, type) and described.parameter_info.parser is None:
+            if all(isinstance(each, kind) for each in values):
+                return list(value) if is_list else value
+            if kind is Path and all(os.access(each, os.R_OK) or not os.path.exists(each) for each in values):
+                return [Path(each) for each in value] if is_list else Path(value)
+        return self.typers_own().coerce(value, param=param, ctx=ctx)
+
+
 def _installed() -> dict[str, str]:
     """Return command -> "module:attribute" for installed packages; `importlib.metadata` would be slow to import."""
     commands: dict[str, str] = {}
@@ -230,7 +261,7 @@ def _installed() -> dict[str, str]:
     return commands
 
 
-class Command(PlainEpilog, TyperCommand):
+class Command(PlainCommand, TyperCommand):
     """A command whose help text lists options in panels, as plain text: ``Input:``, ``Model:``, and so on.
 
     Messages of its errors name parameters as they are typed: ``--min-count``, ``--set dim``.

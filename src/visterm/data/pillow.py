@@ -34,6 +34,8 @@ from visterm.data.image_folders import RAW_ADVICE, RAW_SUFFIXES, suffix_of
 
 # Formats of photos; EPS, whose reader starts another program, and TGA, which accepts any bytes, are left out
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
+# Pillow's modules of these formats: it has five times as many, and `Image.init` would import them all
+_READERS = ("Jpeg", "Mpo", "Png", "Gif", "WebP", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif", "Qoi")
 
 _PILLOW_MODULES = r"PIL\."
 _FILTER = ("ignore", None, Warning, re.compile(_PILLOW_MODULES), 0)  # As Python keeps it in `warnings.filters`
@@ -69,17 +71,14 @@ def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> 
         yield image
 
 
-def readable_formats() -> tuple[str, ...]:
-    """Return Pillow's names of the supported formats."""
-    Image.init()
-    register_heif()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
 @cache
-def register_heif() -> None:
-    """Register the reader of HEIC with Pillow; only the first call has an effect."""
+def readable_formats() -> tuple[str, ...]:
+    """Import the readers of the supported formats, and return Pillow's names of the formats that it can read."""
+    for module in (f"PIL.{name}ImagePlugin" for name in _READERS):
+        if find_spec(module) is not None:  # AVIF is not in Pillow 11.0
+            import_module(module)
     import_module("pi_heif").register_heif_opener(thumbnails=False)
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 @contextmanager

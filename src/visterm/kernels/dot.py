@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import config, njit, types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from visterm.kernels.compiled import kernel
 
 LANES = 8  # Running sums of one accumulator
 CHAINS = 4  # Independent accumulators, so that additions do not wait for each other
@@ -150,7 +152,7 @@ def _plain_dot(a, b):
     return lanes[0] + rest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compiled_dot(a, b):
     return _vector_dot(a, 0, b, 0, a.shape[0])  # type: ignore[call-arg]
 
@@ -200,7 +202,7 @@ def _prefetch_nothing(matrix, row):
     """Do nothing: uncompiled loops do not benefit from prefetching."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compiled_prefetch(matrix, row):
     _prefetch(matrix, row)  # type: ignore[call-arg]
 

@@ -9,7 +9,8 @@ image, or by a fixed number of rows), never by the number of threads.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from visterm.kernels.compiled import kernel
 
 TILE = 256  # Points per product: enough for the full speed of BLAS
 TILE_WORDS = 1024  # Codebook rows per product: the 256 × 1024 scores stay in the L2 cache
@@ -62,7 +63,7 @@ def nearest_words(points, prepared, n_nearest=1):
     return words, scores
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_by_word(points, words, sums, counts):
     """Add each point, in order, to the float64 `sums` and int64 `counts` of its word; skip words out of range."""
     for i in range(points.shape[0]):
@@ -73,7 +74,7 @@ def add_by_word(points, words, sums, counts):
                 sums[word, j] += points[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _keep_best(product, lanes, first, words, scores):
     """Merge a tile of scores, `product`, for words from `first` up into the best `words` and `scores` so far.
 
@@ -90,7 +91,7 @@ def _keep_best(product, lanes, first, words, scores):
                         keep_word(product[i, column], first + column, i, words, scores)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep_word(score, word, i, words, scores):
     """Insert a word into the best words of point i if its score is high enough; ties keep the smaller word first.
 

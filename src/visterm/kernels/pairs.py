@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from visterm.kernels.compiled import kernel
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm
 from visterm.kernels.topk import _select_rows, heapify, replace_worst, sort_heap
@@ -45,7 +45,7 @@ def pair_terms(F):
     return PairTerms(F, F.diagonal().copy(), row_max, row_min)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def top_pairs(A, B, terms, first, stop, ids, scores):
     """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `stop` - 1, ties by the smaller id.
 
@@ -79,7 +79,7 @@ def top_pairs(A, B, terms, first, stop, ids, scores):
         sort_heap(heap_ids, heap_scores)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair_ranks(A, B, terms, objects, parts, first, stop, ranks):
     """Fill `ranks`, int64 (n,), with the number of pairs before each example's pair, in the order of `top_pairs`.
 
@@ -110,14 +110,14 @@ def pair_ranks(A, B, terms, objects, parts, first, stop, ranks):
         ranks[x] = rank
 
 
-@njit(cache=True)
+@kernel
 def _check_examples(A, B, terms, first, stop):
     n = terms.F.shape[0]
     if A.shape[1] != n or B.shape[1] != n or first < 0 or stop > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _merge_row(i, a_i, b, row, ids, scores, count, floor):
     """Merge the pairs of row i of F that reach the floor into the heap; return the heap's size and the new floor."""
     n, k = b.shape[0], ids.shape[0]
@@ -141,7 +141,7 @@ def _merge_row(i, a_i, b, row, ids, scores, count, floor):
     return count, floor
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_at_least(a_i, b, row, limit):
     """Count the pairs of a section of a row with a score of `limit` or more."""
     count = np.int32(0)
@@ -150,7 +150,7 @@ def _count_at_least(a_i, b, row, limit):
     return np.int64(count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_contexts(examples, tags, first_partner, partners, seed, epoch, contexts, entries):
     """Draw, for each example, a tag that is related to its tag; all related tags are equally likely.
 
@@ -166,7 +166,7 @@ def draw_contexts(examples, tags, first_partner, partners, seed, epoch, contexts
             contexts[p] = partners[entries[p]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_contexts(contexts, tag_start, context_start, dim, alpha, V, U):
     """Add to each example's row the contribution of its context to the scores of all tags.
 
@@ -187,7 +187,7 @@ def add_contexts(contexts, tag_start, context_start, dim, alpha, V, U):
                 row[column + c] += weight * source[context_column + c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_contexts(
     contexts, tag_start, context_start, tags, violators, gains, steps, dim, factor, alpha_rate, undo_share, max_norm, V
 ):

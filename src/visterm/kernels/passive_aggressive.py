@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from visterm.kernels.compiled import kernel
 from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import add_row, row_dot, row_of
@@ -30,7 +30,7 @@ class JudgedQueries(NamedTuple):
     """``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: at least 1, but not all."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_triplet(stream, step, r_start, r_images, n_images):
     """Draw a query, a relevant image and an irrelevant image, each uniformly.
 
@@ -43,7 +43,7 @@ def draw_triplet(stream, step, r_start, r_images, n_images):
     return query, plus, np.int64(minus)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scratch):
     """Draw triplets (q, p+, p-), and take a step after each so that q scores p+ above p- by 1 (PAMIR, Eq. 10).
 
@@ -84,7 +84,7 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
     return total, n_moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _step(rows, plus, minus, square, loss, max_step, first, stop, q_words, q_weights, W):
     """Move the words first .. stop-1 of a query along a difference of images, whose squared length is `square`.
 
@@ -104,7 +104,7 @@ def _step(rows, plus, minus, square, loss, max_step, first, stop, q_words, q_wei
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _difference_dot(rows, plus, minus, weights):
     """Return the dot product of (row `plus` - row `minus`) and a float32 vector, with four independent sums.
 
@@ -128,7 +128,7 @@ def _difference_dot(rows, plus, minus, weights):
     return (a0 + a1) - (b0 + b1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def difference_square(rows, plus, minus, scratch):
     """Return the squared length of row `plus` minus row `minus`: exactly 0 if they are equal."""
     a_cols, a_vals = row_of(rows, plus)
@@ -148,7 +148,7 @@ def difference_square(rows, plus, minus, scratch):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rank_violators(n_steps, queries, gains, shares, costs, rows, n_images, max_trials, aggressiveness, key, W, scratch):
     """Draw (q, p+), then images until an image p- with less gain violates the margin; step as in `rank_triplets`.
 
@@ -194,7 +194,7 @@ def rank_violators(n_steps, queries, gains, shares, costs, rows, n_images, max_t
     return total, n_moved, n_trials
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score(rows, image, begin, end, q_words, q_weights, W):
     score = 0.0
     for e in range(begin, end):
@@ -202,7 +202,7 @@ def _score(rows, image, begin, end, q_words, q_weights, W):
     return score
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gain_of(image, r_images, gains, first, stop):
     """Return the gain of an image in the sorted list ``r_images[first:stop]``; 0 if it is not in the list."""
     entry = lower_bound(r_images, first, stop, image)

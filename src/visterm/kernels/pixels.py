@@ -14,7 +14,8 @@ References
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from visterm.kernels.compiled import kernel
 
 LEVELS = 32  # Levels per channel of the colour table: its 32,768 bytes stay in the L1 cache
 XYZ_FROM_RGB = np.array(
@@ -30,7 +31,7 @@ DIAGONAL = 1.41421  # 2·cos 45°, rounded to five digits as in scikit-image
 MIN_CELL = 4  # Minimum side of a cell, in pixels, so that no block is empty
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gray_levels(pixels):
     """Return the brightness of each pixel, uint8 (height, width), of uint8 pixels (height, width, 3).
 
@@ -78,7 +79,7 @@ def colour_table(colours, lab):
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def colour_codes(pixels, table):
     """Return the codebook colour of each pixel, uint8 (height, width); `table` is from `colour_table`."""
     height, width = pixels.shape[0], pixels.shape[1]
@@ -122,7 +123,7 @@ def _uniform_table():
 UNIFORM_CODES = _uniform_table()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_codes(padded, table, codes):
     """Fill `codes` from an image padded by two pixels; diagonals are interpolated along rows, then along columns."""
     height, width = codes.shape
@@ -156,7 +157,7 @@ def _fill_codes(padded, table, codes):
             codes[row, col] = table[bits[col]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _interpolate_rows(padded, left_gray, right_gray):
     """Fill both arrays with the brightness `DIAGONAL` pixels to the left and right of each pixel, in all rows."""
     rows, width = left_gray.shape
@@ -200,7 +201,7 @@ def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     return counts.astype(np.float32) / n_pixels.astype(np.float32)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_cells(texture, colour, rows, cols, cells):
     """Count the codes of all pixels in `cells`, zeros at the start; codes above the largest count as the largest."""
     n_codes = cells.shape[2]

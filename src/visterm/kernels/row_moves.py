@@ -6,14 +6,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from visterm.kernels.compiled import kernel
 from visterm.kernels.dot import dot
 
 SMALLEST_SQUARE, LARGEST_SQUARE = 1e-25, 1e30  # Squared lengths of steps between which float32 is exact enough
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scale_row(row, factor):
     """Multiply a float32 vector by a number, in place."""
     scale = np.float32(factor)
@@ -21,7 +21,7 @@ def scale_row(row, factor):
         row[c] *= scale
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def limit_norm(vector, max_norm):
     """Scale a float32 vector in place to the Euclidean norm `max_norm` if its norm is larger."""
     norm = math.sqrt(dot(vector, vector))
@@ -29,14 +29,14 @@ def limit_norm(vector, max_norm):
         scale_row(vector, max_norm / norm)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def limit_norms(matrix, max_norm):
     """Apply `limit_norm` to each row of a float32 matrix, in place."""
     for row in range(matrix.shape[0]):
         limit_norm(matrix[row], max_norm)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mix_rows(mean, current, share, first, stop):
     """Move rows first .. stop-1 of the float32 matrix `mean` towards `current` by the fraction `share`.
 
@@ -68,7 +68,7 @@ def make_rule(rate, l2, max_norm):
     return Rule(float(rate), max(0.0, float(np.float32(1.0 - float(rate) * float(l2)))), float(max_norm))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean_square(step, rate):
     """Return the mean square of the gradient of a step, ``step / rate``.
 
@@ -82,7 +82,7 @@ def mean_square(step, rate):
     return np.float32(total / (divisor * max(1, step.shape[0])))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_rows(matrix, change, gradients, counts, squares, rule):
     """Add the summed steps of a block to all rows of a float32 matrix, (n, width), by the rule, in place.
 
@@ -105,7 +105,7 @@ def move_rows(matrix, change, gradients, counts, squares, rule):
         limit_norm(target, rule.max_norm)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_drawn_rows(table, sums, tags, order, gradients, rate):
     """Step each drawn row of a table once, by the sum of its gradients: ``row -= rate gradient / √sums[tag]``.
 

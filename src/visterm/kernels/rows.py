@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from visterm.kernels.compiled import kernel
 from visterm.kernels.dot import ROWS_AHEAD, add_at, dot, dot_at, prefetch_row
 from visterm.kernels.row_moves import limit_norm, mean_square, scale_row
 from visterm.kernels.sorted_lists import lower_bound
@@ -36,7 +36,7 @@ def sparse_rows(data, indices, indptr):
     return Rows(indptr.astype(np.int64), np.zeros(len(indptr) - 1, np.int64), indices, data)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def embed(rows, ids, A, out):
     """Multiply the rows `ids` by a projection A: ``out[p] = x(ids[p]) · A``.
 
@@ -58,14 +58,14 @@ def embed(rows, ids, A, out):
                 out_row[c] += value * a_row[c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_of(rows, i):
     """Return views of the columns and values of row i."""
     first, stop, shift = rows.start[i], rows.start[i + 1], rows.shift[i]
     return rows.cols[first - shift : stop - shift], rows.vals[first:stop]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_dot(rows, i, vector):
     """Return the dot product of row i and a float32 vector; a dense row is read without its columns."""
     first, stop = rows.start[i], rows.start[i + 1]
@@ -78,21 +78,21 @@ def row_dot(rows, i, vector):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_square(rows, i):
     """Return the squared length of row i."""
     values = rows.vals[rows.start[i] : rows.start[i + 1]]
     return dot(values, values)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_squares(rows, out):
     """Fill `out`, float32 (n_rows,), with the squared lengths of all rows."""
     for i in range(out.shape[0]):
         out[i] = row_square(rows, i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_row(rows, i, factor, vector):
     """Add `factor` times row i to a float32 vector, in place."""
     first, stop = rows.start[i], rows.start[i + 1]
@@ -106,7 +106,7 @@ def add_row(rows, i, factor, vector):
         vector[np.uint64(cols[e])] += factor * values[e]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_outer(rows, ids, active, steps, first, stop, rule, squares, A, stamps, stamp, touched):
     """Add a block of outer products to rows of a projection A, then limit the norms of the changed rows.
 
@@ -167,7 +167,7 @@ def add_outer(rows, ids, active, steps, first, stop, rule, squares, A, stamps, s
         limit_norm(A[touched[first + t]], rule.max_norm)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_steps(ids, active, steps, first, stop, rule, squares, A):
     """Add a block of steps to the rows `ids`, then limit the norms of these rows.
 

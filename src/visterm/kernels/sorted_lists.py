@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numba import njit
+from visterm.kernels.compiled import kernel
 
 MAX_LINEAR_SEARCH = 8  # Up to this length of a list, a linear search is faster than a binary search
 MAX_BUCKETS = 128  # Maximum number of ranges of `fill_buckets`: few lists have two numbers in a range
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def nth_absent(numbers, first, stop, r):
     """Return the r-th whole number, counted from 0, that is not in the sorted ``numbers[first:stop]``.
 
@@ -28,7 +28,7 @@ def nth_absent(numbers, first, stop, r):
     return r + (low - first)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_buckets(numbers, first, stop, n_absent, buckets):
     """Prepare many calls of `nth_absent_near` for one list, each a fifth of the time of `nth_absent`.
 
@@ -46,7 +46,7 @@ def fill_buckets(numbers, first, stop, n_absent, buckets):
     return shift
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def nth_absent_near(numbers, first, stop, r, q):
     """Return `nth_absent`, counting from position q: one that `fill_buckets` found for r."""
     while q < stop and numbers[q] - (q - first) <= r:
@@ -54,7 +54,7 @@ def nth_absent_near(numbers, first, stop, r, q):
     return r + (q - first)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower_bound(numbers, low, high, minimum):
     """Return the first position from `low` to `high` of sorted numbers with a value of at least `minimum`."""
     while low < high:
@@ -66,14 +66,14 @@ def lower_bound(numbers, low, high, minimum):
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def contains(numbers, first, stop, number):
     """Return whether a number is in the sorted ``numbers[first:stop]``."""
     position = lower_bound(numbers, first, stop, number)
     return position < stop and numbers[position] == number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def intersect_lists(start, members, query_start, query_lists, counts, out_start, out):
     """Return the members that all lists of a query share, for each query; a query without lists has no members.
 

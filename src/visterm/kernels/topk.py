@@ -11,8 +11,8 @@ a matrix product of BLAS and recomputes the few scores that may exceed the root 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from visterm.kernels.compiled import kernel
 from visterm.kernels.dot import dot
 
 CHUNK_SCORES = 64  # Number of scores that are compared with the root at once, in vector registers
@@ -33,7 +33,7 @@ def top_k(scores, k):
     return ids, values
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _select_rows(scores, ids, values):
     """Fill `ids` and `values` row by row, using a bounded heap with the worst of the k at the root."""
     n, m = scores.shape
@@ -51,14 +51,14 @@ def _select_rows(scores, ids, values):
         sort_heap(heap_ids, heap_values)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def heapify(ids, scores):
     """Order ids and scores as a heap with the worst entry at the root."""
     for parent in range(ids.shape[0] // 2 - 1, -1, -1):
         _sift_down(ids, scores, parent, ids.shape[0])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def replace_worst(ids, scores, j, score):
     """Replace the worst entry of a heap."""
     ids[0] = j
@@ -66,7 +66,7 @@ def replace_worst(ids, scores, j, score):
     _sift_down(ids, scores, 0, ids.shape[0])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_heap(ids, scores):
     """Sort a heap, best first."""
     for end in range(ids.shape[0] - 1, 0, -1):
@@ -75,7 +75,7 @@ def sort_heap(ids, scores):
         _sift_down(ids, scores, 0, end)
 
 
-@njit(cache=True)
+@kernel
 def _sift_down(ids, values, i, size):
     """Restore the heap below `i`: parents are worse than children; at equal values the larger id is worse."""
     while True:
@@ -92,12 +92,12 @@ def _sift_down(ids, values, i, size):
         i = worst
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _row_at(row_ids, entry):
     return row_ids[entry] if row_ids.shape[0] > 0 else entry
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def score_rows(u, V, row_ids, first, out):
     """Fill `out` (float32, shape (m,)) with the products of `u` and m rows of V from entry `first` of `row_ids` on.
 
@@ -112,7 +112,7 @@ def score_rows(u, V, row_ids, first, out):
         out[r] = dot(u, V[_row_at(row_ids, first + r)])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stream_best(U, V, row_ids, first, stop, ids, scores):
     """Fill `ids` and `scores`, (n, k), with heaps of the best of the rows ``row_ids[first:stop]`` of V.
 
@@ -142,7 +142,7 @@ def stream_best(U, V, row_ids, first, stop, ids, scores):
                         replace_worst(ids[i], scores[i], _row_at(row_ids, start + r), row_scores[r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def screen_best(block, U, V, first, slack, ids, scores):
     """Merge the tags of a block of approximate scores into heaps of earlier tags.
 
@@ -170,7 +170,7 @@ def screen_best(block, U, V, first, slack, ids, scores):
                         limit = scores[i, 0] - slack[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _any_above(values, limit):
     """Return whether any value is above `limit`, or `limit` is NaN. Counts, because counting is vectorised."""
     count = np.int32(0)
@@ -179,7 +179,7 @@ def _any_above(values, limit):
     return count > 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
     """Fill `ranks` and `mid_ranks` with the rank of each relevant entry in its row. O(relevant × m) per row, no sort.
 
@@ -210,7 +210,7 @@ def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
             mid_ranks[e] = 1 + n_above + n_ties / 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_irrelevant_above(scores, first_row, indptr, best, ids, n_above):
     """Count the irrelevant rows just above each relevant entry of a column, and add the counts to `n_above`.
 

@@ -17,8 +17,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from visterm.kernels.compiled import kernel
 from visterm.kernels.dot import ROWS_AHEAD, add_at, dot, dot_at, prefetch_row
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 from visterm.kernels.row_moves import limit_norm, scale_row
@@ -83,7 +83,7 @@ class RankLoss(NamedTuple):
     loss: int = Loss.HINGE  # A `Loss`
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def loss_and_slope(loss, gap):
     """Return the loss of a pair with the gap f_y - f_ȳ, float64, and the rate at which it falls with the gap.
 
@@ -100,7 +100,7 @@ def loss_and_slope(loss, gap):
     return 0.0, 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_violators(pairs, first, stop, positives, rows, V, pool, draws):
     """Draw tags ȳ that the image does not have until f_ȳ(x) > f_y(x) - margin, for pairs first .. stop-1.
 
@@ -164,7 +164,7 @@ def draw_violators(pairs, first, stop, positives, rows, V, pool, draws):
         trials[p] = n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw_until_violator(
     rows, row_id, V, true_score, threshold, positive_tags, begin, end, stream, n, limit, first_draw, buckets
 ):
@@ -192,7 +192,7 @@ def _draw_until_violator(
     return np.int64(-1), n, np.float32(0.0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weigh_pairs(pairs, first, stop, positives, rank_loss, rate, V, steps):
     """Compute the gains of pairs first .. stop-1, and the steps of the image's side.
 
@@ -232,7 +232,7 @@ def weigh_pairs(pairs, first, stop, positives, rank_loss, rate, V, steps):
     return total, n_trials, n_steps
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_tag_steps(pairs, rows, rule, squares, first, stop, V):
     """Move tags first .. stop-1 by ``V_y += rate · gain · u`` and ``V_ȳ -= rate · gain · u``, then limit their norms.
 
@@ -281,7 +281,7 @@ def add_tag_steps(pairs, rows, rule, squares, first, stop, V):
             limit_norm(V[moved_tags[e]], rule.max_norm)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_squares_and_shrink(pairs, rows, rule, squares, first, stop, V):
     """Prepare the steps of a block: update the squares for AdaGrad, and shrink the rows for L2."""
     _, _, tags, row_ids, violators, _, _, gains = pairs
@@ -305,7 +305,7 @@ class SortedTags(NamedTuple):
     scale: float  # λ |A|, the scale of the distribution of ranks
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_tags(V, first, stop, lists):
     """Fill `lists`, a `SortedTags`, for the dimensions first .. stop-1 of V (n_tags, dim)."""
     for f in range(first, stop):
@@ -314,7 +314,7 @@ def sort_tags(V, first, stop, lists):
         lists.sigmas[f] = np.std(values)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_rank(unit, scale, n):
     """Return the quantile `unit` (0 to 1) of the ranks 0 .. n-1 with p(r) ∝ exp(-r / scale)."""
     mass = 1.0 - math.exp(-n / scale)
@@ -322,7 +322,7 @@ def draw_rank(unit, scale, n):
     return min(max(r, 0), n - 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_dimension(unit, u, sigmas):
     """Return the quantile `unit` of the dimensions with p(f) ∝ |u_f| σ_f (Eq. 7); uniform if all weights are 0."""
     dim = u.shape[0]
@@ -343,7 +343,7 @@ def draw_dimension(unit, u, sigmas):
     return dimension
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_adaptive(pairs, first, stop, positives, U, V, lists, draws):
     """Draw a tag that probably ranks high for each pair first .. stop-1 (Algorithm 1, lines 12 to 18).
 
@@ -387,7 +387,7 @@ def draw_adaptive(pairs, first, stop, positives, U, V, lists, draws):
         gaps[p] = dot(u, V[tags[p]]) - dot(u, V[drawn])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_geometric(pairs, first, stop, positives, scores, draws):
     """Draw violators for pairs first .. stop-1, with the same distribution as `draw_violators`, from all their scores.
 
@@ -425,7 +425,7 @@ def draw_geometric(pairs, first, stop, positives, scores, draws):
             gaps[p] = true_score - row[violators[p]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_above(values, limit):
     count = np.int32(0)
     for c in range(values.shape[0]):
@@ -433,7 +433,7 @@ def _count_above(values, limit):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nth_above(values, limit, n):
     """Return the index of the n-th value, counted from 0, above a limit."""
     for start in range(0, values.shape[0], CHUNK_SCORES):

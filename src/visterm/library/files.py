@@ -203,14 +203,18 @@ def full_paths(items: Sequence[ImageFile], *, follow_files: bool = True) -> list
 
     Without `follow_files`, only links to folders are resolved.
     """
-    real_path = cache(os.path.realpath)  # many files share a folder
+    real_folder = cache(lambda folder: os.path.realpath(os.path.abspath(folder)))  # many files share a folder
 
     def full(item: str) -> str:
         if is_remote(item):
             return str(item)
-        folder, name = os.path.split(os.path.abspath(item))
-        path = str(os.path.join(real_path(folder), name))
-        return os.path.realpath(path) if follow_files and os.path.islink(path) else path
+        folder, name = os.path.split(item)
+        if name in ("", os.curdir, os.pardir):
+            folder, name = os.path.split(os.path.abspath(item))
+        path = str(os.path.join(real_folder(folder), name))
+        if follow_files and os.path.islink(path):
+            return os.path.realpath(path)
+        return item if path == item else path  # an equal text would take memory twice
 
     return [None if isinstance(item, np.ndarray) else full(os.fspath(item)) for item in items]
 

@@ -94,7 +94,9 @@ def learn(
         if is_first:
             tagger, full = _first_learner(tagger, stored), True
         train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count, hold_out=not is_first)
-        keeps_rows, has_enough = isinstance(tagger.model, RelearnsTags), _has_enough_images(tagger, train)
+        keeps_rows = isinstance(tagger.model, RelearnsTags)
+        n_before = int(tagger.facts.get("images", 0)) if tagger.facts.get("tags given", 1) else 0
+        has_enough = train.n_tagged >= MIN_IMAGE_RATIO * n_before
         # If possible, models that keep their rows are fitted again: updates would count images once more in each round
         updates_tags = _can_update_tags(tagger, full) and not (has_enough and keeps_rows)
         if not (full or updates_tags or has_enough):
@@ -333,11 +335,6 @@ def _comparison_facts(old_run: Tagger, new_run: Tagger, held_out: CatalogueImage
         "compared": part.n_tagged,
         "interval": interval,
     }
-
-
-def _has_enough_images(tagger: Tagger, train: CatalogueImages) -> bool:
-    n_before = int(tagger.facts.get("images", 0)) if tagger.facts.get("tags given", 1) else 0
-    return train.n_tagged >= MIN_IMAGE_RATIO * n_before
 
 
 def _too_few_images_error(tagger: Tagger, train: CatalogueImages) -> UserError:

@@ -19,6 +19,7 @@ from PIL import Image
 from visterm.core.errors import ImageError
 from visterm.core.system import limit_this_process
 from visterm.data.images import read_image, read_image_bytes
+from visterm.data.pillow import readable_formats
 
 REQUEST = struct.Struct(">c?IQ")
 """Requested outcome, whether a path follows instead of a picture, longest side (0: unchanged), number of bytes."""
@@ -73,7 +74,7 @@ def _read_requests(stream: IO[bytes], requests: SimpleQueue[tuple[bytes, bool, i
 def main() -> None:
     """Answer requests until there are no more."""
     memory_bytes, max_pixels = map(int, sys.argv[1:3])
-    Image.init()
+    readable_formats()
     Image.MAX_IMAGE_PIXELS = max_pixels
     # also no core files and no files that it could write
     limit_this_process(RLIMIT_AS=memory_bytes, RLIMIT_CORE=0, RLIMIT_FSIZE=0, RLIMIT_NOFILE=MAX_OPEN_FILES)

@@ -386,16 +386,13 @@ def plan_ranking(
             advice = f"Leave `{setting}` out: images are then ranked by the sum of scores; or leave the word out."
             raise UserError(problem, setting=setting, value=settings[setting], advice=advice)
         return RankingPlan(BySum(), None, untrained)
-    by_sum = combine == "sum" or (combine is None and not has_cutoff and _ranks_by_score(tagger, tags, weights))
+    # The likeliest photos of one word have the highest scores, if no tags are under it
+    is_alone = len(tags) == 1 and weights[0] > 0 and (tagger.tree is None or not tagger.tree.has_under(tags))
+    by_sum = combine == "sum" or (combine is None and not has_cutoff and is_alone)
     if calibration is None or by_sum or combine == "product":
         return RankingPlan(ByProduct() if combine == "product" else BySum(), calibration)
     is_default = combine is None and not has_cutoff
     return RankingPlan(ByConfidence(calibration, cutoff, min_confidence, is_default), calibration)
-
-
-def _ranks_by_score(tagger: Tagger, tags: NDArray[np.int32], weights: NDArray[np.float32]) -> bool:
-    """Return whether the most likely photos are those with the highest score: for one word, if no tags are under it."""
-    return len(tags) == 1 and weights[0] > 0 and (tagger.tree is None or not tagger.tree.has_under(tags))
 
 
 def rank(

@@ -32,6 +32,7 @@ ALPHAS = tuple(
 DEFAULT_ALPHA = 0.01  # Without held-out images to choose by
 BLOCK_ROWS = 4096
 MAX_ROTATED = 4096  # With at most this many features, they are rotated to their principal axes
+MAX_SCORES = 2**26  # With more scores of images for tags (256 MiB), solves for some tags at a time
 MAX_STEPS, MEMORY = 8, 8  # Steps of L-BFGS for each penalty, and how many of them it remembers
 TOLERANCE = 1e-3  # The steps end when one lowers the objective by a smaller share
 
@@ -97,7 +98,7 @@ class Logistic(LinearAnnotator):
                 training_ids, held_out = hold_out(X.shape[0], share, rng)
                 rows, tags = (X[held_out], given[held_out]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
                 if rows.shape[0] and tags.nnz:
-                    self.alpha_ = solver.choose_alpha(training_ids, rows, tags)
+                    self.alpha_ = solver.choose_alpha(training_ids if held_out.size else None, rows, tags)
             solver.solve(self.alpha_)
         self._keep(*solver.weights(), X)
 
@@ -146,8 +147,8 @@ class LogisticSolver:
         self._W = np.zeros((self._rows.shape[1], given.shape[1]), np.float32)
         self._b = np.log(share / (1 - share)).astype(np.float32)
 
-    def choose_alpha(self, training_ids: NDArray[np.int64], X: Matrix, given: Matrix) -> float:
-        """Return the penalty whose solution for some images ranks the tags of other images, `X`, best."""
+    def choose_alpha(self, training_ids: NDArray[np.int64] | None, X: Matrix, given: Matrix) -> float:
+        """Return the penalty whose solution for some images (None: all) ranks the tags of other images, `X`, best."""
         best, best_map = float(ALPHAS[0]), -1.0
         for alpha in ALPHAS:
             self.solve(alpha, training_ids)
@@ -161,10 +162,15 @@ class LogisticSolver:
     def solve(self, alpha: float, images: NDArray[np.int64] | None = None) -> None:
         """Set the weights to the solution for a penalty, on some of the images (None: all)."""
         rows, given = (self._rows, self._given) if images is None else (self._rows[images], self._given[images])
-        n, penalty = rows.shape[0], alpha * self._scale
-        units = np.sqrt(np.outer(self._variances, self._spread) + penalty / n).astype(np.float32)
-        bias_units = np.sqrt(self._spread).astype(np.float32)
-        d, n_tags = self._W.shape
+        n_at_once = max(1, MAX_SCORES // rows.shape[0])
+        for first in range(0, given.shape[1], n_at_once):
+            self._solve_tags(slice(first, first + n_at_once), rows, given, alpha * self._scale)
+
+    def _solve_tags(self, tags: slice, rows: Matrix, all_given: sp.csr_array, penalty: float) -> None:
+        given, spread, n = sp.csr_array(all_given[:, tags]), self._spread[tags], rows.shape[0]
+        units = np.sqrt(np.outer(self._variances, spread) + penalty / n).astype(np.float32)
+        bias_units = np.sqrt(spread).astype(np.float32)
+        d, n_tags = units.shape
         image, tag = given.nonzero()
         moments = np.asarray(dense(rows.T @ given), np.float32)
         counts = np.asarray(given.sum(axis=0), np.float32)
@@ -184,11 +190,11 @@ class LogisticSolver:
             loss += 0.5 * penalty * float(np.square(W).sum(dtype=np.float64))
             return loss / n, (gradient.ravel() / n).astype(np.float64)
 
-        start = np.vstack([self._W * units, self._b * bias_units]).astype(np.float64).ravel()
+        start = np.vstack([self._W[:, tags] * units, self._b[tags] * bias_units]).astype(np.float64).ravel()
         options = {"maxiter": MAX_STEPS, "maxcor": MEMORY, "ftol": TOLERANCE, "gtol": 0.0}
         result = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         parts = result.x.astype(np.float32).reshape(d + 1, n_tags)
-        self._W, self._b = parts[:d] / units, parts[d] / bias_units
+        self._W[:, tags], self._b[tags] = parts[:d] / units, parts[d] / bias_units
 
     def weights(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the weights of the features (n_features, n_tags) and the intercepts (n_tags,)."""
