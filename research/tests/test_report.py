@@ -68,7 +68,7 @@ def test_a_report_begins_with_the_papers_table_and_ours_beside_it() -> None:
         "| p@1 | C | 3 % | 1 % |",
         "| p@1 | B | 2 % | 6 % |",
     ]
-    assert "Of 3 comparisons, 1 hold, 1 do not, and 1 are too close to call." in report
+    assert "Of 3 comparisons, 1 holds, 1 does not, and 1 is too close to call." in report
     assert "at least 2 versions" in report
 
 
@@ -125,7 +125,7 @@ def test_looks_are_logged_and_counted_by_versions_of_the_search(tmp_path: Path) 
     looks.add("scenes", "A")
     assert looks.versions() == {"photos": 3, "scenes": 1}
     begin_folder(tmp_path, "A paper")  # the log is part of a report
-    assert "3 on photos, 1 on scenes versions" in shown_versions(looks.versions())
+    assert "at least these versions: 3 on photos, 1 on scenes." in shown_versions(looks.versions())
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from visterm_research.comparison.report import (
     WORDS,
     counts_of,
     finished_elsewhere,
+    listed,
     read_results,
     titled,
     written_reports,
@@ -235,14 +236,14 @@ def _scores(document: Document, reports: Sequence[Report]) -> None:
 def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Reason]) -> None:
     """Write how many orders do not hold for which cause, and those whose cause is unknown."""
     counts: dict[str, Counter[str]] = {}
-    unknown: dict[str, list[str]] = {}
+    unknown: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
         for claim, strict in zip(report.claims, corrected(report.claims), strict=True):
             if claim["verdict"] == NO:
                 cause = _cause(report.name, claim, strict, reasons)[0]
                 counts.setdefault(cause, Counter())[report.name] += 1
                 if cause == "unknown":
-                    unknown.setdefault(report.name, []).append(_sentence(claim))
+                    unknown.setdefault(report.name, []).append(claim)
     if not counts:
         return
     document.section(
@@ -258,7 +259,7 @@ def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Rea
     document.table("Orders that do not hold, by cause", ["cause", *names, "together"], rows)
     if unknown:
         document.text("The cause of these is unknown:")
-        document.items([f"{name}: {'; '.join(orders)}." for name, orders in unknown.items()])
+        document.items([f"{name}: {_sentence(claims)}." for name, claims in unknown.items()])
 
 
 def _cause(report: str, claim: Mapping[str, Any], strict: str, reasons: Sequence[Reason]) -> tuple[str, str]:
@@ -297,23 +298,30 @@ def _report(document: Document, report: Report, before: Mapping[str, str], reaso
     gone = len(before.keys() - verdicts_of(report.claims).keys())
     if gone:
         document.text(f"{gone} earlier orders are no longer judged.")
-    failed: dict[str, list[str]] = {}
-    turned: dict[str, list[str]] = {}
+    failed: dict[str, list[Mapping[str, Any]]] = {}
+    turned: dict[str, list[Mapping[str, Any]]] = {}
     for claim, strict in zip(report.claims, after, strict=True):
         if claim["verdict"] == NO:
-            failed.setdefault(_cause(report.name, claim, strict, reasons)[1], []).append(_sentence(claim))
+            failed.setdefault(_cause(report.name, claim, strict, reasons)[1], []).append(claim)
         for one in reasons:
             if one.turned and one.explains(report.name, claim):
-                turned.setdefault(one.reason, []).append(_sentence(claim))
+                turned.setdefault(one.reason, []).append(claim)
     for heading, groups in (("These do not hold:", failed), ("These changed with the search:", turned)):
         if groups:
             document.text(heading)
-            document.items([f"**{'; '.join(orders)}.** {reason}" for reason, orders in groups.items()])
+            document.items([f"**{_sentence(claims)}.** {reason}" for reason, claims in groups.items()])
 
 
-def _sentence(claim: Mapping[str, Any]) -> str:
-    order = f"{claim['first']} {claim['relation']} {claim['second']} by {claim['of']}"
-    return f"{claim['problem']}, {claim['where']}: {order}"
+def _sentence(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Name orders: those of one table together, and each once with all its measures."""
+    tables: dict[str, dict[str, list[str]]] = {}
+    for claim in claims:
+        orders = tables.setdefault(f"{claim['problem']}, {claim['where']}", {})
+        orders.setdefault(f"{claim['first']} {claim['relation']} {claim['second']}", []).append(claim["of"])
+    return "; ".join(
+        f"{table}: {'; '.join(f'{order} by {listed(measures)}' for order, measures in orders.items())}"
+        for table, orders in tables.items()
+    )
 
 
 def draw_scores(path: Path, reports: Sequence[Report]) -> None:

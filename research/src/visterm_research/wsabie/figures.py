@@ -64,7 +64,9 @@ def training_part(comparison: Comparison, problem: Problem) -> None:
         log_x=True,
     )
     comparison.document.picture(
-        name, f"Figure 2 on {problem.name}: after how much training (chosen settings). The paper: {paper.FIGURE_2}."
+        name,
+        f"Figure 2 on {problem.name}: validation MAP by time of training, with the chosen settings. "
+        f"The paper: {paper.FIGURE_2}.",
     )
     training_claims(comparison, problem, lines)
 
