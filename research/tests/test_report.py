@@ -83,7 +83,7 @@ def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
     table = {"caption": "T", "header": ["method", "data", "p@1", "paper"], "rows": [["A", "photos", "5 %", "4 %"]]}
     table["rows"] += [["A", "ImageNet (paper)", "4 %", "4 %"]]
     report = report_of(results(quick=True, data={"corel5k": {}}, parts=["## On photos", table]), {})
-    assert "**A quick run on the features of corel5k and tiny drawn data: " in report
+    assert "**A quick run on corel5k and tiny drawn data: " in report
     assert "| A | photos | 5 % |" in report
     assert "4 %" not in report
     assert "paper)" not in report

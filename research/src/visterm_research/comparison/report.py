@@ -43,12 +43,8 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
         f"Paper: {results['paper']}. Data, features and machines differ from the paper's: compare orders, not figures."
     )
     if results["quick"]:
-        data = " and ".join(
-            [
-                *(f"the features of {name}" for name, files in results["data"].items() if name not in files),
-                "tiny drawn data",
-            ]
-        )
+        folders = [name for name, files in results["data"].items() if name not in files]
+        data = listed([*folders, "tiny drawn data"])
         document.text(f"**A quick run on {data}: it shows that everything runs, and says nothing about the methods.**")
     if results["left_out"]:
         document.text(f"Left out on request: {', '.join(results['left_out'])}.")

@@ -168,7 +168,7 @@ def annotations_part(comparison: Comparison, problem: Problem) -> None:
         rows.append([name, given, *cells])
     header = ("image", "tags that people gave", *rankings)
     comparison.document.table(f"Table 8 on {problem.name}: annotations of test images", header, rows)
-    comparison.document.text(f"The paper's, on Web-data, by WSABIE, {paper.TABLE_8}.")
+    comparison.document.text(f"The paper's tags by WSABIE, on Web-data, for {paper.TABLE_8}.")
 
 
 def _derived(
