@@ -54,6 +54,7 @@ def test_the_page_counts_and_shows_what_was_before_and_what_is_now() -> None:
     assert "| – | holds | holds |" in page
     assert "| too close | too close | too close |" in page
     assert "1 earlier orders are no longer judged." in page
+    assert "| one | 2 | 1 | 0 | 1 | 1 |" in page, "of two that were judged twice, one is reversed"
     assert "A paper. [The report](one/report.md). 3 parts were not run." in page
 
 

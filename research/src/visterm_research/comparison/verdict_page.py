@@ -200,9 +200,10 @@ def page_of(
         "tests in a report: at most one report in twenty then has a wrong verdict by chance. Holm's method doesn't "
         "require independent tests, which these are not; Benjamini and Hochberg's would allow one wrong verdict in "
         "twenty. Single measurements have no p-value and keep their verdict. Intervals cover the choice of test "
-        "examples, not the search for settings or the seed."
+        "examples, not the search for settings or the seed ([how much that changes](#how-much-the-search-changes))."
     )
     _scores(document, reports)
+    _searches(document, reports, before)
     _causes(document, reports, reasons)
     document.text(
         f"`python -m visterm_research.comparison.verdict_page` writes this page from each report's `{RESULTS}` and "
@@ -231,6 +232,35 @@ def _scores(document: Document, reports: Sequence[Report]) -> None:
         rows,
     )
     document.picture(SCORES, "Orders that hold, don't, and are too close to call: plain above, corrected below.")
+
+
+def _searches(document: Document, reports: Sequence[Report], before: Mapping[str, Mapping[str, str]]) -> None:
+    """Write how many verdicts differ between two versions of the search: those before, and those now."""
+    rows = []
+    for report in reports:
+        earlier = before.get(report.name, {})
+        pairs = [
+            (earlier[order_of(claim)], claim["verdict"], strict)
+            for claim, strict in zip(report.claims, corrected(report.claims), strict=True)
+            if order_of(claim) in earlier
+        ]
+        same = sum(then == now for then, now, _ in pairs)
+        reversed_now = [strict for then, now, strict in pairs if {then, now} == {YES, NO}]
+        decided = sum(strict != UNSURE for strict in reversed_now)
+        rows.append([len(pairs), same, len(pairs) - same - len(reversed_now), len(reversed_now), decided])
+    if not any(row[0] for row in rows):
+        return
+    sums = [sum(column) for column in zip(*rows, strict=True)]
+    document.section(
+        "How much the search changes",
+        f"Two versions of the search, which differ in what was searched and how long, judged the same {sums[0]} orders "
+        f"by the same test rows. {sums[1]} verdicts are the same, and {sums[3]} are reversed: a verdict is less "
+        "certain than its interval says.",
+    )
+    names = [*(report.name for report in reports), "together"]
+    header = ["report", "judged twice", "same", "to or from too close", "reversed", "reversed, also as corrected"]
+    shown = [[name, *map(str, row)] for name, row in zip(names, [*rows, sums], strict=True)]
+    document.table("Verdicts of the earlier and of this version of the search", header, shown)
 
 
 def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Reason]) -> None:
