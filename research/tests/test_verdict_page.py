@@ -42,8 +42,8 @@ CLAIMS = [claim("A", "B", NO), claim("A", "C", YES), claim("B", "C", UNSURE), cl
 def test_the_page_counts_and_shows_what_was_before_and_what_is_now() -> None:
     before = {order_of(CLAIMS[0]): YES, order_of(CLAIMS[2]): UNSURE, "photos | Table 9 | gone": YES}
     page = page_of([Report("one", "One paper again", "A paper", CLAIMS, 2, 3)], "abc", {"one": before}, [])
-    assert "| [One paper again](#one) | 4 | 1 | 2 | 1 | 1 | 2 | 1 | 2 | 3 |" in page
-    assert "| together | 4 | 1 | 2 | 1 | 1 | 2 | 1 |   | 3 |" in page
+    assert "| [One paper again](#one) | 4 | 1 (1) | 2 (2) | 1 (1) | 2 |" in page
+    assert "| together | 4 | 1 (1) | 2 (2) | 1 (1) |   |" in page
     assert "| unknown | 2 | 2 |" in page
     assert "| Table 2 | 1 | 1 | 1 |" in page
     assert "| Table 3 | 0 | 1 | 0 |" in page

@@ -218,17 +218,26 @@ def page_of(
 def _scores(document: Document, reports: Sequence[Report]) -> None:
     """Write how many orders of each report hold, before and after the correction."""
     document.section("The score of each paper")
-    rows = []
-    for report in reports:
-        plain = counts_of([claim["verdict"] for claim in report.claims])
-        numbers = [str(len(report.claims)), *plain, *counts_of(corrected(report.claims))]
-        rows.append([f"[{report.title}](#{report.name})", *numbers, str(report.versions), str(report.unfinished)])
-    sums = [str(sum(int(row[column]) for row in rows)) for column in range(1, 8)]
-    rows.append(["together", *sums, "", str(sum(report.unfinished for report in reports))])
-    header = [*WORDS.values(), *(f"{word}, corrected" for word in WORDS.values())]
+    counts = [
+        (counts_of([claim["verdict"] for claim in report.claims]), counts_of(corrected(report.claims)))
+        for report in reports
+    ]
+    rows = [
+        [
+            f"[{report.title}](#{report.name})",
+            str(len(report.claims)),
+            *(f"{n} ({strict})" for n, strict in zip(*both, strict=True)),
+            str(report.versions),
+        ]
+        for report, both in zip(reports, counts, strict=True)
+    ]
+    sums = [[sum(map(int, column)) for column in zip(*one, strict=True)] for one in zip(*counts, strict=True)]
+    together = [f"{n} ({strict})" for n, strict in zip(*sums, strict=True)]
+    rows.append(["together", str(sum(len(report.claims) for report in reports)), *together, ""])
     document.table(
-        "Orders by report. Test rows are used once for each version of the search; the logs have at least these",
-        ["report", "orders", *header, "versions", "parts not run"],
+        "Orders by report, in brackets as corrected. Test rows are used once for each version of the search; the logs "
+        "have at least these versions",
+        ["report", "orders", *WORDS.values(), "versions"],
         rows,
     )
     document.picture(SCORES, "Orders that hold, don't, and are too close to call: plain above, corrected below.")
