@@ -36,7 +36,7 @@ promised, right, photos = np.array(promised), np.array(right), np.array(photos)
 
 # %%
 # We sort all pairs of a photo and a tag into bins by their chance, and count in each bin how many are right. On the
-# diagonal a promise holds exactly. The bars are 95 % of what chance alone allows for so many pairs.
+# diagonal, chances are exactly right. The bars show the 95 % range that the number of pairs allows by chance alone.
 
 figure, (left, right_side) = plt.subplots(1, 2, figsize=(9.5, 4.4), layout="constrained")
 edges = np.array([0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1])
@@ -72,4 +72,4 @@ plt.show()
 
 # %%
 # **What you learn.** Use chances, not scores, to decide. Ask for a precision, and look at how many tags you get for it.
-# Chances learned from 400 photos aren't perfect: here those around 55 % promise too much, and the sure ones too little.
+# Chances learned from 400 photos aren't perfect: here those around 55 % are too high, and the highest too low.

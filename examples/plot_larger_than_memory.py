@@ -35,7 +35,7 @@ sizes = [file.stat().st_size for file in (features / "data").iterdir()]
 print(f"{len(sizes)} shards with {sum(sizes) / 2**20:.1f} MB")
 
 # %%
-# The same fit twice: once in memory, and once with as little memory as makes it stream. ``say`` prints how it was done.
+# The same fit twice: once in memory, and once with little enough memory to make it stream. ``say`` prints how.
 
 runs = {}
 for name, memory in (("in memory", None), ("streamed", 2**20)):

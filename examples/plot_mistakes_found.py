@@ -18,8 +18,8 @@ import visterm
 from visterm_research.scenes import draw_scene
 
 # %%
-# 300 drawn scenes, of whose true tags we keep a dozen. Then we take away one tag in fifteen, and give one photo in ten
-# a tag that isn't true.
+# 300 drawn scenes, with a dozen of the true tags. Then we take away one tag in fifteen, and give one photo in ten a
+# tag that isn't true.
 
 WORDS = {"snow", "sea", "night", "sunset", "house", "tree", "grass", "street", "forest", "desert", "mountain", "sky"}
 folder = Path(tempfile.mkdtemp())
@@ -66,5 +66,5 @@ plt.show()
 
 # %%
 # **What you learn.** A short list of photos to look at, missing tags first, in place of a library to read through.
-# Answer it on the review page, and the chances of the rest move to fit your library. On the command line:
+# Answer it on the review page, and the other chances adapt to your library. On the command line:
 # ``visterm mistakes CATALOGUE -o mistakes.html``.

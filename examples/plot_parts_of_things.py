@@ -52,7 +52,7 @@ tagger = visterm.Tagger(
 ).fit(crops[:end], tags[:end], relations=known, calibrate=False)  # fmt: skip
 
 # %%
-# How often is the part named rightly: by its close-up alone, and beside the thing?
+# How often is the part named right: from its close-up alone, and together with the thing?
 
 new = [pair for pair in pairs if pair[0] >= end and pair[1] in tagger.vocabulary and pair[2] in tagger.vocabulary]
 alone = tagger.annotate([crops[number] for number, *_ in new], k=1).images
@@ -75,5 +75,5 @@ for (above, below), (number, whole, part, crop) in zip(axes.T, chosen, strict=Tr
 plt.show()
 
 # %%
-# **What you learn.** A list of words and their parts makes two pictures help each other: what could be anything round
-# is a wheel beside a car. Green labels are right; where one is wrong, the true one stands in brackets.
+# **What you learn.** With a list of words and their parts, two pictures help each other: something round beside a car
+# is a wheel. Green labels are right; where one is wrong, the true one is in brackets.

@@ -20,7 +20,7 @@ from visterm.models import Knn, Ridge
 from visterm_research.scenes import draw_scene
 
 # %%
-# A DataFrame of 180 photos. Beside each photo we know the hour, which a photo shows only in part.
+# A DataFrame of 180 photos. For each photo we also know the hour, which the picture shows only in part.
 
 rng = np.random.default_rng(0)
 scenes = [draw_scene((1, number)) for number in range(180)]
@@ -67,5 +67,5 @@ for panel in axes:
 plt.show()
 
 # %%
-# **What you learn.** Encode once, then search over models as you would over any estimator. What is not in the pixels
-# goes in by a ``ColumnTransformer``.
+# **What you learn.** Encode once, then search over models as you would over any estimator. A
+# ``ColumnTransformer`` adds what is not in the pixels.

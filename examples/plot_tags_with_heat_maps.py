@@ -2,8 +2,8 @@
 Tags with heat maps: where in the photo a tag comes from
 ========================================================
 
-visterm learns the tags of photos, tags new ones, and shows which places of a photo speak for a tag and which against
-it. The photos here are computer-drawn scenes, so that you can run this anywhere; yours go in the same way.
+visterm learns the tags of photos, tags new ones, and shows which places of a photo raise the score of a tag and which
+lower it. The photos here are computer-drawn scenes, so that you can run this anywhere; yours work the same way.
 """
 
 import matplotlib.pyplot as plt
@@ -33,8 +33,8 @@ for one in tagged:
     print(", ".join(f"{tag.tag} {tag.confidence:.0%}" for tag in one.tags))
 
 # %%
-# ``explain`` takes a tag's score apart, and ``heat`` spreads the shares over the photo: warm places speak for the tag,
-# blue ones against it. All pixels together sum to what the photo gave to the score.
+# ``explain`` splits a tag's score into shares, and ``heat`` spreads them over the photo: warm places raise the score,
+# blue ones lower it. All pixels together sum to the photo's share of the score.
 
 figure, axes = plt.subplots(3, 3, figsize=(9, 7), layout="constrained")
 for row, photo, one in zip(axes, photos, tagged, strict=True):

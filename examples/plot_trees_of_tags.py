@@ -25,8 +25,8 @@ tagger = visterm.fit(
 print(sorted(parents & set(tagger.vocabulary)), "were learned, though nobody gave them")
 
 # %%
-# For a new photo we draw the tree with the chance of each tag. Of a hundred we take the one with a tree where the model
-# is surest of that and hesitates most between oak, birch and pine. No tag is less likely than one under it.
+# For a new photo we draw the tree with the chance of each tag. Of a hundred with a tree we take the one where the
+# model is surest of the tree and least sure between oak, birch and pine. No tag is less likely than one under it.
 
 
 def draw_tree(axes, chances):

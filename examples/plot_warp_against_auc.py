@@ -47,7 +47,7 @@ for name, model in models.items():
 
 # %%
 # On the left, the share of right tags among the first few. On the right, two measures of the whole list: MAP, which
-# looks mostly at the top, and the AUC, which looks at all pairs alike.
+# looks mostly at the top, and the AUC, which counts all pairs the same.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained", width_ratios=[3, 2])
 colours = {"AUC": "#E69F00", "WARP": "#0072B2"}

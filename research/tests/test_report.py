@@ -68,7 +68,7 @@ def test_a_report_begins_with_the_papers_table_and_ours_beside_it() -> None:
         "| p@1 | C | 3 % | 1 % |",
         "| p@1 | B | 2 % | 6 % |",
     ]
-    assert "Of 3 comparisons, 1 hold, 1 do not, and 1 are too close to call." in report
+    assert "Of 3 comparisons, 1 holds, 1 does not, and 1 is too close to call." in report
     assert "at least 2 versions" in report
 
 
@@ -83,7 +83,7 @@ def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
     table = {"caption": "T", "header": ["method", "data", "p@1", "paper"], "rows": [["A", "photos", "5 %", "4 %"]]}
     table["rows"] += [["A", "ImageNet (paper)", "4 %", "4 %"]]
     report = report_of(results(quick=True, data={"corel5k": {}}, parts=["## On photos", table]), {})
-    assert "**A quick run on the features of corel5k and tiny drawn data: " in report
+    assert "**A quick run on corel5k and tiny drawn data: " in report
     assert "| A | photos | 5 % |" in report
     assert "4 %" not in report
     assert "paper)" not in report
@@ -125,7 +125,7 @@ def test_looks_are_logged_and_counted_by_versions_of_the_search(tmp_path: Path) 
     looks.add("scenes", "A")
     assert looks.versions() == {"photos": 3, "scenes": 1}
     begin_folder(tmp_path, "A paper")  # the log is part of a report
-    assert "3 on photos, 1 on scenes versions" in shown_versions(looks.versions())
+    assert "at least these versions: 3 on photos, 1 on scenes." in shown_versions(looks.versions())
 
 
 @pytest.mark.parametrize(

@@ -345,6 +345,7 @@ def test_the_command_prints_what_holds_and_where_the_report_is(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "holds here" in done.stdout
     assert str(tmp_path / "out" / "report.md") in done.stderr
+    assert "A quick run shows that everything runs, and says nothing about the methods." in done.stderr
     wrong = run_command(["reproduce", "vse-ens", "--model", "wsabi"], tmp_path)
     assert wrong.returncode == 2
     assert "no model 'wsabi'" in wrong.stderr

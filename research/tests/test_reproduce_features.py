@@ -30,6 +30,7 @@ from visterm_research.comparison.feature_sets import (
     OUR_VISTERMS,
     PAPER_PARAMS,
     PAPER_VISTERMS,
+    FeatureSet,
     with_extra,
 )
 from visterm_research.comparison.methods import EXACT_KNN, WSABIE
@@ -79,6 +80,11 @@ def test_every_kind_of_features_is_an_encoder_that_takes_its_settings() -> None:
         for one in (features, features.quick()):
             made = make_encoder(one.encoder, one.params, {"random_state": 0, "n_jobs": 1})
             assert made.get_params()["random_state"] == 0
+
+
+def test_a_report_names_the_file_of_an_encoder_but_not_its_folder() -> None:
+    assert FeatureSet("net", "net", "onnx:/home/me/nets/net.onnx").settings == "onnx:net.onnx"
+    assert FeatureSet("net", "net", "kernel_pca:histograms", {"dim": 3}).settings == "kernel_pca:histograms (dim=3)"
 
 
 def test_visterms_as_in_the_paper_are_what_its_sections_say() -> None:

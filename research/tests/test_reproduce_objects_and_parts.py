@@ -287,7 +287,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
     assert quick.unfinished == []
     assert len(quick.claims) == 37
     assert all(claim.order in report for claim in quick.claims)
-    third = tables["Table 3 on drawn-visterms: test quadruplets of relations that were learned from"]
+    third = tables["Table 3 on drawn-visterms: test quadruplets, learned relations"]
     theirs = [row for row in third if row[1] == "ImageNet-WordNet (paper)"]
     assert [row[0] for row in theirs] == list(paper.TABLE_3)
     assert theirs[0][2:] == ["–"] * 4 + ["11.48 %", "3.40 %", "0.1892", "–", "26.31 %", "9.90 %", "0.5545", "–"]
@@ -296,8 +296,8 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
     assert rows["Shared (I)"][:4] == rows["Shared (I)"][8:]
     assert rows["SVM"][4:8] == rows["Shared (IW)"][:4] == ["–"] * 4
     for caption in (
-        "Table 3 on drawn-visterms: test quadruplets of relations that were left out",
-        "Table 4 on drawn-visterms: objects with their own parts, relations that were left out",
+        "Table 3 on drawn-visterms: test quadruplets, left-out relations",
+        "Table 4 on drawn-visterms: objects with their own parts, left-out relations",
     ):
         assert len(tables[caption]) == len(METHODS) + 1
     fifth = next(rows for caption, rows in tables.items() if caption.startswith("Table 5 on drawn-visterms"))
@@ -313,7 +313,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
 def test_a_relation_that_was_left_out_comes_after_the_learned_ones_with_an_offset(quick: Outcome) -> None:
     fifth = next(rows for caption, rows in tables_of(quick).items() if caption.startswith("Table 5 on drawn-visterms"))
     rows = {row[0]: row[2:] for row in fifth if row[1] == "drawn-visterms"}
-    has = {row[0]: row[1] for row in tables_of(quick)["What drawn-visterms has"]}
+    has = {row[0]: row[1] for row in tables_of(quick)["Data of drawn-visterms"]}
     n_learned = int(has["relations learned from"])
     for label in ("Shared (IO)", "UnShared (IO)"):
         learned, left_out = float(rows[label][7]), float(rows[label][11])
@@ -361,8 +361,8 @@ def test_photos_have_relations_of_both_sources_at_the_depth_that_ranks_validatio
     runs = photo_runs(comparison, corel, QUICK_VISTERMS, WordNet(wordnet), pascal_folder([], corel))
     report = comparison.document.render()
     assert [run.name for run in runs] == ["corel5k-visterms-wordnet", "corel5k-visterms-pascal-part"]
-    assert "by synset: their names' first senses, for this WordNet has 0 of the 2 synsets of the alignment" in report
-    assert "none is known for unicycle" in report
+    assert "first sense of their names, because this WordNet has 0 of the 2 synsets of the alignment" in report
+    assert "without a match: unicycle" in report
     tables = {table["caption"]: table["rows"] for table in comparison.document.tables}
     rows = next(rows for caption, rows in tables.items() if caption.startswith("Relations of corel5k-visterms-wordnet"))
     assert [row[:2] for row in rows] == [["0", "3"], ["1", "5"], ["2", "6"]]
@@ -411,7 +411,7 @@ def test_an_alignment_that_this_wordnet_has_is_taken_by_its_numbers(wordnet: Pat
     vocabulary = Vocabulary(["car", "door"])
     found = pascal_relations(nouns, vocabulary, tmp_path)
     assert found.by_depth[0].tolist() == [[1, 0]]
-    assert "by synset: the alignment." in found.what
+    assert "matched by the synset of the alignment." in found.what
 
 
 def test_lists_without_their_alignment_are_refused(tmp_path: Path) -> None:

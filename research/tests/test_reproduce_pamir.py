@@ -310,7 +310,7 @@ def test_one_more_encoder_has_a_table_of_its_own(quick: Outcome, corel: Path, tm
     report = outcome.report.read_text()
     assert "**Table IX on corel5k with precomputed:" in report
     assert "Left out on request: CMTT, PLSA, SVM, MBRM" in report
-    assert "Without CMRM: these take features as counts of visterms, 0 or more" in report
+    assert "Without CMRM: these need counts of visterms, 0 or more" in report
 
 
 def test_pictures_that_cannot_be_encoded_are_refused(corel: Path, tmp_path: Path) -> None:

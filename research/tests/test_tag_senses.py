@@ -49,7 +49,7 @@ def test_a_lemma_has_its_first_sense_and_the_others_are_there_to_choose(wordnet)
     assert [(other.words, other.gloss) for other in crane.others] == [(("crane", "wading bird"), "a bird, tall")]
     assert senses.unmatched == ["spaceship"]
     assert senses.summary() == (
-        "2 of 3 tags have a meaning in WordNet (2 by lemma); with several senses, of which the first was taken: 1."
+        "2 of 3 tags have a meaning in WordNet (2 by lemma); 1 have several senses, and the first one was taken."
     )
 
 

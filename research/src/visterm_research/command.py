@@ -141,6 +141,8 @@ def reproduce(
         table(rows, ["better in the paper", "worse", "by", "here on", "holds here"])
     if outcome.unfinished:
         say(f"No time for {len(outcome.unfinished)} parts; the same command continues with them.")
+    if quick:
+        say("A quick run shows that everything runs, and says nothing about the methods.")
     say(f"The report is {outcome.report}")
 
 

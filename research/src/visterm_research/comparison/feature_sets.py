@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from visterm_research.papers import read_paper
@@ -44,9 +45,11 @@ class FeatureSet:
 
     @property
     def settings(self) -> str:
-        """Describe how the encoder is made, in one line."""
+        """Describe how the encoder is made, in one line; a file by its name, wherever it is."""
+        kind, _, argument = self.encoder.partition(":")
+        encoder = f"{kind}:{Path(argument).name}" if argument else kind
         set_to = ", ".join(f"{name}={value}" for name, value in self.params.items())
-        return f"{self.encoder} ({set_to})" if set_to else self.encoder
+        return f"{encoder} ({set_to})" if set_to else encoder
 
 
 PAPER_BLOCKS: dict[str, Any] = {

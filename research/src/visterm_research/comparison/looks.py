@@ -44,8 +44,10 @@ class Looks:
 
 def shown_versions(versions: Mapping[str, int]) -> str:
     """Return a sentence on how often test rows were used: at least as often as the log says."""
+    once = "Test rows are used once for each version of the search; there"
     counts = set(versions.values()) or {1}
     if counts == {1}:
-        return "Test rows are used once for each version of the search; there was at least 1 version."
-    counted = str(max(counts)) if len(counts) == 1 else ", ".join(f"{n} on {rows}" for rows, n in versions.items())
-    return f"Test rows are used once for each version of the search; there were at least {counted} versions."
+        return f"{once} was at least 1 version."
+    if len(counts) == 1:
+        return f"{once} were at least {max(counts)} versions."
+    return f"{once} were at least these versions: {', '.join(f'{n} on {rows}' for rows, n in versions.items())}."

@@ -17,7 +17,8 @@ RESULTS, REPORT = "results.json", "report.md"
 
 WORDS = {YES: "holds", NO: "does not hold", UNSURE: "too close"}
 ABSENT = "–"
-MAX_NAMES = 5  # Of data in a title
+MAX_NAMES = 3  # Of data in a title
+DIFFERENCE = "95 % interval of the difference"
 
 _OF_PAPER = re.compile(r"(?:(?:^| )(?:The paper|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\.")
 """A sentence on what the paper has, or the end of one."""
@@ -42,12 +43,8 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
         f"Paper: {results['paper']}. Data, features and machines differ from the paper's: compare orders, not figures."
     )
     if results["quick"]:
-        data = " and ".join(
-            [
-                *(f"the features of {name}" for name, files in results["data"].items() if name not in files),
-                "tiny drawn data",
-            ]
-        )
+        folders = [name for name, files in results["data"].items() if name not in files]
+        data = listed([*folders, "tiny drawn data"])
         document.text(f"**A quick run on {data}: it shows that everything runs, and says nothing about the methods.**")
     if results["left_out"]:
         document.text(f"Left out on request: {', '.join(results['left_out'])}.")
@@ -69,7 +66,7 @@ def titled(results: Results) -> str:
     """Return the title with the data that orders were judged on."""
     data = list(dict.fromkeys(claim["problem"] for claim in results["claims"]))
     shown = data if len(data) <= MAX_NAMES else [*data[: MAX_NAMES - 1], "others"]
-    return f"{results['title']} on {_listed(shown)}" if data else str(results["title"])
+    return f"{results['title']} on {listed(shown)}" if data else str(results["title"])
 
 
 def counts_of(verdicts: Sequence[str]) -> list[str]:
@@ -84,7 +81,8 @@ def shown_p(claim: Results) -> str:
     return ABSENT if p_value is None else "< 0.0001" if p_value < 1e-4 else f"{p_value:.2g}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Join names by commas, the last by "and"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -92,11 +90,18 @@ def _score(results: Results) -> str:
     claims = results["claims"]
     if not claims:
         return "No order of the paper was tested."
-    plain, strict = counts_of([claim["verdict"] for claim in claims]), counts_of(corrected(claims))
+    plain = _counted([claim["verdict"] for claim in claims])
     return (
-        f"Of {len(claims)} comparisons, {plain[0]} hold, {plain[1]} do not, and {plain[2]} are too close to call"
-        f"{results['judged']} After Holm's correction for their number {strict[0]} hold, {strict[1]} do not, and "
-        f"{strict[2]} are too close to call."
+        f"Of {len(claims)} comparisons, {plain}{results['judged']} After Holm's correction for their number, "
+        f"{_counted(corrected(claims))}."
+    )
+
+
+def _counted(verdicts: Sequence[str]) -> str:
+    holds, fails, close = counts_of(verdicts)
+    return (
+        f"{holds} hold{'s' * (holds == '1')}, {fails} do{'es' * (fails == '1')} not, and "
+        f"{close} {'is' if close == '1' else 'are'} too close to call"
     )
 
 
@@ -117,7 +122,9 @@ def _first_table(document: Document, claims: Sequence[Results]) -> None:
     ordered = sorted(cells.items(), key=lambda cell: (measures.index(cell[0][0]), -_number(cell[1]["paper"])))
     rows = [[of, method, *(row.get(name, ABSENT) for name in ("paper", *problems))] for (of, method), row in ordered]
     document.section("The paper's table and ours")
-    document.table(f"{where}: the methods in the paper's order", ["by", "method", "paper", *problems], rows)
+    document.table(
+        f"{where[0].upper()}{where[1:]}: the methods in the paper's order", ["by", "method", "paper", *problems], rows
+    )
 
 
 def _number(cell: str) -> float:
@@ -133,7 +140,7 @@ def _verdicts(document: Document, results: Results) -> None:
     if not claims:
         return
     strict = corrected(claims)
-    header = ["on", "order", "by", "paper", "here", "interval or test", "p", "verdict", "corrected"]
+    header = ["on", "order", "by", "paper", "here", f"{DIFFERENCE}, or test", "p", "verdict", "corrected"]
     kept = [i for i, name in enumerate(header) if name != "paper" or not results["quick"]]
     tables: dict[str, list[list[str]]] = {}
     for claim, after in zip(claims, strict, strict=True):
@@ -143,7 +150,7 @@ def _verdicts(document: Document, results: Results) -> None:
             claim["of"],
             " / ".join(claim["paper"]) if any(claim["paper"]) else ABSENT,
             " / ".join(claim["here"]),
-            claim["detail"] or ABSENT,
+            claim["detail"].removeprefix(f"{DIFFERENCE} ") or ABSENT,
             shown_p(claim),
             WORDS[claim["verdict"]],
             WORDS[after],

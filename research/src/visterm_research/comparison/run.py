@@ -25,8 +25,8 @@ from visterm_research.comparison.summaries import described, machine, summary
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials
 
 JUDGED = (
-    f": intervals are of {RESAMPLES:,} resamples of the test images; single measurements of time and bytes count as "
-    "equal within a tenth."
+    f". Intervals come from {RESAMPLES:,} resamples of the test images; single measurements of time and bytes that "
+    "differ by less than a tenth count as equal."
 )
 
 
@@ -236,7 +236,7 @@ class Comparison:
             "randomness of training. Measures are means over the test images.",
         )
         self.document.table(
-            "What was searched",
+            "Search space",
             ("method", "model", "box at the start", "kept fixed"),
             [[method.label, method.model, method.shown_box, method.shown_fixed] for method in self.methods],
         )

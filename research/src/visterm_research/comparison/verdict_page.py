@@ -26,6 +26,7 @@ from visterm_research.comparison.report import (
     WORDS,
     counts_of,
     finished_elsewhere,
+    listed,
     read_results,
     titled,
     written_reports,
@@ -199,9 +200,10 @@ def page_of(
         "tests in a report: at most one report in twenty then has a wrong verdict by chance. Holm's method doesn't "
         "require independent tests, which these are not; Benjamini and Hochberg's would allow one wrong verdict in "
         "twenty. Single measurements have no p-value and keep their verdict. Intervals cover the choice of test "
-        "examples, not the search for settings or the seed."
+        "examples, not the search for settings or the seed ([how much that changes](#how-much-the-search-changes))."
     )
     _scores(document, reports)
+    _searches(document, reports, before)
     _causes(document, reports, reasons)
     document.text(
         f"`python -m visterm_research.comparison.verdict_page` writes this page from each report's `{RESULTS}` and "
@@ -216,33 +218,71 @@ def page_of(
 def _scores(document: Document, reports: Sequence[Report]) -> None:
     """Write how many orders of each report hold, before and after the correction."""
     document.section("The score of each paper")
-    rows = []
-    for report in reports:
-        plain = counts_of([claim["verdict"] for claim in report.claims])
-        numbers = [str(len(report.claims)), *plain, *counts_of(corrected(report.claims))]
-        rows.append([f"[{report.title}](#{report.name})", *numbers, str(report.versions), str(report.unfinished)])
-    sums = [str(sum(int(row[column]) for row in rows)) for column in range(1, 8)]
-    rows.append(["together", *sums, "", str(sum(report.unfinished for report in reports))])
-    header = [*WORDS.values(), *(f"{word}, corrected" for word in WORDS.values())]
+    counts = [
+        (counts_of([claim["verdict"] for claim in report.claims]), counts_of(corrected(report.claims)))
+        for report in reports
+    ]
+    rows = [
+        [
+            f"[{report.title}](#{report.name})",
+            str(len(report.claims)),
+            *(f"{n} ({strict})" for n, strict in zip(*both, strict=True)),
+            str(report.versions),
+        ]
+        for report, both in zip(reports, counts, strict=True)
+    ]
+    sums = [[sum(map(int, column)) for column in zip(*one, strict=True)] for one in zip(*counts, strict=True)]
+    together = [f"{n} ({strict})" for n, strict in zip(*sums, strict=True)]
+    rows.append(["together", str(sum(len(report.claims) for report in reports)), *together, ""])
     document.table(
-        "Orders by report. Test rows are used once for each version of the search; the logs have at least these",
-        ["report", "orders", *header, "versions", "parts not run"],
+        "Orders by report, in brackets as corrected. Test rows are used once for each version of the search; the logs "
+        "have at least these versions",
+        ["report", "orders", *WORDS.values(), "versions"],
         rows,
     )
     document.picture(SCORES, "Orders that hold, don't, and are too close to call: plain above, corrected below.")
 
 
+def _searches(document: Document, reports: Sequence[Report], before: Mapping[str, Mapping[str, str]]) -> None:
+    """Write how many verdicts differ between two versions of the search: those before, and those now."""
+    rows = []
+    for report in reports:
+        earlier = before.get(report.name, {})
+        pairs = [
+            (earlier[order_of(claim)], claim["verdict"], strict)
+            for claim, strict in zip(report.claims, corrected(report.claims), strict=True)
+            if order_of(claim) in earlier
+        ]
+        same = sum(then == now for then, now, _ in pairs)
+        reversed_now = [strict for then, now, strict in pairs if {then, now} == {YES, NO}]
+        decided = sum(strict != UNSURE for strict in reversed_now)
+        rows.append([len(pairs), same, len(pairs) - same - len(reversed_now), len(reversed_now), decided])
+    if not any(row[0] for row in rows):
+        return
+    sums = [sum(column) for column in zip(*rows, strict=True)]
+    document.section(
+        "How much the search changes",
+        f"Two versions of the search, which differ in what was searched and how long, judged the same {sums[0]} orders "
+        f"by the same test rows. {sums[1]} verdicts are the same, and {sums[3]} are reversed: a verdict is less "
+        "certain than its interval says.",
+    )
+    names = [*(report.name for report in reports), "together"]
+    header = ["report", "judged twice", "same", "to or from too close", "reversed", "reversed, also as corrected"]
+    shown = [[name, *map(str, row)] for name, row in zip(names, [*rows, sums], strict=True)]
+    document.table("Verdicts of the earlier and of this version of the search", header, shown)
+
+
 def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Reason]) -> None:
     """Write how many orders do not hold for which cause, and those whose cause is unknown."""
     counts: dict[str, Counter[str]] = {}
-    unknown: dict[str, list[str]] = {}
+    unknown: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
         for claim, strict in zip(report.claims, corrected(report.claims), strict=True):
             if claim["verdict"] == NO:
                 cause = _cause(report.name, claim, strict, reasons)[0]
                 counts.setdefault(cause, Counter())[report.name] += 1
                 if cause == "unknown":
-                    unknown.setdefault(report.name, []).append(_sentence(claim))
+                    unknown.setdefault(report.name, []).append(claim)
     if not counts:
         return
     document.section(
@@ -258,7 +298,7 @@ def _causes(document: Document, reports: Sequence[Report], reasons: Sequence[Rea
     document.table("Orders that do not hold, by cause", ["cause", *names, "together"], rows)
     if unknown:
         document.text("The cause of these is unknown:")
-        document.items([f"{name}: {'; '.join(orders)}." for name, orders in unknown.items()])
+        document.items([f"{name}: {_sentence(claims)}." for name, claims in unknown.items()])
 
 
 def _cause(report: str, claim: Mapping[str, Any], strict: str, reasons: Sequence[Reason]) -> tuple[str, str]:
@@ -297,23 +337,30 @@ def _report(document: Document, report: Report, before: Mapping[str, str], reaso
     gone = len(before.keys() - verdicts_of(report.claims).keys())
     if gone:
         document.text(f"{gone} earlier orders are no longer judged.")
-    failed: dict[str, list[str]] = {}
-    turned: dict[str, list[str]] = {}
+    failed: dict[str, list[Mapping[str, Any]]] = {}
+    turned: dict[str, list[Mapping[str, Any]]] = {}
     for claim, strict in zip(report.claims, after, strict=True):
         if claim["verdict"] == NO:
-            failed.setdefault(_cause(report.name, claim, strict, reasons)[1], []).append(_sentence(claim))
+            failed.setdefault(_cause(report.name, claim, strict, reasons)[1], []).append(claim)
         for one in reasons:
             if one.turned and one.explains(report.name, claim):
-                turned.setdefault(one.reason, []).append(_sentence(claim))
+                turned.setdefault(one.reason, []).append(claim)
     for heading, groups in (("These do not hold:", failed), ("These changed with the search:", turned)):
         if groups:
             document.text(heading)
-            document.items([f"**{'; '.join(orders)}.** {reason}" for reason, orders in groups.items()])
+            document.items([f"**{_sentence(claims)}.** {reason}" for reason, claims in groups.items()])
 
 
-def _sentence(claim: Mapping[str, Any]) -> str:
-    order = f"{claim['first']} {claim['relation']} {claim['second']} by {claim['of']}"
-    return f"{claim['problem']}, {claim['where']}: {order}"
+def _sentence(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Name orders: those of one table together, and each once with all its measures."""
+    tables: dict[str, dict[str, list[str]]] = {}
+    for claim in claims:
+        orders = tables.setdefault(f"{claim['problem']}, {claim['where']}", {})
+        orders.setdefault(f"{claim['first']} {claim['relation']} {claim['second']}", []).append(claim["of"])
+    return "; ".join(
+        f"{table}: {'; '.join(f'{order} by {listed(measures)}' for order, measures in orders.items())}"
+        for table, orders in tables.items()
+    )
 
 
 def draw_scores(path: Path, reports: Sequence[Report]) -> None:

@@ -254,7 +254,7 @@ class TagSenses(tuple[TagSense, ...]):
         details = ", ".join(f"{counts[how]} by {how}" for how in ("mapping", "id", "lemma") if counts[how])
         return (
             f"{counts.total()} of {len(self)} tags have a meaning in WordNet ({details or 'none'}); "
-            f"with several senses, of which the first was taken: {len(self.ambiguous)}."
+            f"{len(self.ambiguous)} have several senses, and the first one was taken."
         )
 
 

@@ -100,8 +100,7 @@ def _report(run: PhotoRun) -> list[str]:
     images = [f"{rows.Y.shape[0]:,}" for rows in (first.train, first.valid, first.test)]
     run.comparison.document.section(
         f"On {run.name}",
-        f"{images[0]} photos to learn from, {images[1]} to choose settings by, {images[2]} for the test; "
-        f"{len(first.tags):,} tags.",
+        f"{images[0]} training, {images[1]} validation and {images[2]} test photos; {len(first.tags):,} tags.",
     )
     features_part(run)
     results_part(run)
@@ -114,10 +113,4 @@ def _report(run: PhotoRun) -> list[str]:
     return answers
 
 
-STUDY = Study(
-    read_paper("objects_and_parts").PAPER,
-    "The comparison of features, reproduced",
-    (*EVERYWHERE, *ON_VISTERMS),
-    run,
-    _folders,
-)
+STUDY = Study(read_paper("objects_and_parts").PAPER, "Features", (*EVERYWHERE, *ON_VISTERMS), run, _folders)

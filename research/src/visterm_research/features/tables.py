@@ -46,7 +46,7 @@ def features_part(run: PhotoRun) -> None:
         problem = run.problems[features.slug]
         rows.append([features.label, features.settings, f"{problem.train.X.shape[1]:,}", f"{problem.nonzeros:,.0f}"])
     rows.extend([f"{name} (paper)", "–", *figures] for name, figures in paper.FEATURES.items())
-    header = ("features", "encoder", "numbers an image", "of them not zero")
+    header = ("features", "encoder", "numbers per image", "non-zero")
     run.comparison.document.table(f"Features of {run.name}", header, rows)
 
 
@@ -112,17 +112,17 @@ def differences_part(run: PhotoRun) -> list[str]:
         *(features.label for features in run.sets),
         f"{ENSEMBLE.label} less {PAPER_VISTERMS.label}",
         f"{ENSEMBLE.label} less {OUR_VISTERMS.label}",
-        "the chain of both less its better part",
+        "both together less the better of them",
     )
-    run.comparison.document.table(f"What the features change on {run.name}: MAP", header, rows)
+    run.comparison.document.table(f"MAP by features on {run.name}", header, rows)
     run.comparison.document.text(
-        f"In brackets: 95 % intervals, of {RESAMPLES:,} resamples of the test images. WSABIE in the size that the "
+        f"In brackets: 95 % intervals from {RESAMPLES:,} resamples of the test images. WSABIE has the size that the "
         "paper's Table 1 has for such features."
     )
     firsts = (
         f"{ENSEMBLE.label} above {PAPER_VISTERMS.label}",
         f"{ENSEMBLE.label} above {OUR_VISTERMS.label}",
-        "the chain of both above its better part",
+        "both together above the better of them",
     )
     sentences = [
         _counted(run.name, first, column) for first, column in zip(firsts, zip(*signs, strict=True), strict=True)

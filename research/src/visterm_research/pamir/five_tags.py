@@ -61,8 +61,9 @@ def five_tags_part(run: SearchRun, features: FeatureSet, methods: list[Method]) 
     document.text(
         f"Fitted on all {len(pictures.development):,} development pictures with all their {len(vocabulary):,} words; "
         f"exactly five tags a test picture. Precision and recall are means over the {n_words:,} words that are in "
-        "training and test captions (a word that is never given has precision 0); N+ counts those of recall above 0, "
-        "and F1 is of the two means. The published figures are on Corel5k at its full size, with other features."
+        "training and test captions (a word that is never given has precision 0); N+ is the number of words with "
+        "recall above 0, and F1 is computed from the two means. The published figures are for Corel5k at its full "
+        "size, with other features."
     )
 
 

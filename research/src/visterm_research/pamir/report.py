@@ -109,8 +109,8 @@ def _refused(run: SearchRun, methods: Sequence[Method]) -> None:
         labels = [method.label for method in methods if not run.takes(method, features)]
         if labels:
             run.comparison.document.text(
-                f"Without {', '.join(labels)}: these take features as counts of visterms, 0 or more, and some of "
-                f"{features.label} are below 0."
+                f"Without {', '.join(labels)}: these need counts of visterms, 0 or more, and some features of "
+                f"{features.label} are negative."
             )
 
 

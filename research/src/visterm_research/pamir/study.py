@@ -156,12 +156,12 @@ def _protocol(runs: Sequence[SearchRun]) -> str:
 
 STUDY = Study(
     read_paper("pamir").PAPER,
-    "Search by several words: the PAMIR comparison, reproduced",
+    "PAMIR: searches by several words",
     (*PAPER_METHODS, *MORE_METHODS),
     run,
     check,
     quick_method,
-    ": Wilcoxon's signed rank test at 95 % over the test queries, the value of a query being its mean over the "
-    "divisions; single measurements of time count as equal within a tenth.",
+    ". The test is Wilcoxon's signed-rank test at 95 % over the test queries; the value of a query is its mean over "
+    "the divisions. Single measurements of time that differ by less than a tenth count as equal.",
     QUICK,
 )

@@ -94,8 +94,8 @@ def blocks_part(run: SearchRun, ours: Sequence[FeatureSet], theirs: Sequence[Fea
     run.comparison.document.text(
         "Blocks overlap by half, 50 colours. As in the paper: RGB, histograms of texture and colour side by side, one "
         "word a block, tf · idf; ours: our encoder's defaults, at one scale of blocks (CIELAB, texture three times as "
-        "heavy, roots of histograms, four words a block, √tf · idf). Large blocks are few, so that fewer than 10,000 "
-        "words are learned: one for each ten blocks."
+        "heavy, roots of histograms, four words a block, √tf · idf). There are few large blocks, so fewer than "
+        "10,000 words are learned: one per ten blocks."
     )
     block_claims(run, {pixels_of(features): as_paper.get(features.slug) for features in theirs})
 
@@ -167,7 +167,7 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
     runs[0][0].comparison.document.table("Table VI: features and settings chosen on validation queries", header, rows)
     runs[0][0].comparison.document.text(
         "Tried: kinds of features with one setting of the method, and settings together with the best of these kinds. "
-        "In brackets what a method chose for itself as it was fitted (C: the median)."
+        "In brackets: what a method chose itself during fitting (C: the median)."
     )
 
 
@@ -194,9 +194,9 @@ def costs_part(run: SearchRun, theirs: str) -> None:
     header = ("method", "training (s)", "mapping (s)", "together (s)", f"{theirs}, paper (s)")
     document.table(f"Table VII on {run.name}: indexing", header, rows)
     document.text(
-        f"One run each on the features that PAMIR chose ({features.label}; "
-        f"{blocks_of(run.rows(features)):.0f} of them not zero), on one thread, with the settings of Table VI, "
-        "including those that a method chose itself. The paper's machine: an AMD Athlon64 of 2.4 GHz, 2008."
+        f"Each method ran once, on the features that PAMIR chose ({features.label}; "
+        f"{blocks_of(run.rows(features)):.0f} non-zero), on one thread, with the settings of Table VI, including "
+        "those that a method chose itself. The paper's machine: an AMD Athlon64 of 2.4 GHz, 2008."
     )
     retrieval = run.comparison.while_time(
         f"Table VIII on {run.name}", lambda: retrieval_time(run.comparison.trials, run.rows(features))

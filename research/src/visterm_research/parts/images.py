@@ -101,7 +101,7 @@ def drawn_images(source: Source, n_scenes: int, features: FeatureSet, *, learned
         if pair.object_image in row_of_name and pair.part_image in row_of_name
     ]
     true_pairs = QuadrupletBlock(*np.array(pair_rows, np.int64).reshape(-1, 4).T)
-    share_text = "" if learned == 1 else f", of which a share of {learned:g} of the training scenes is learned from"
+    share_text = "" if learned == 1 else f", with a share of {learned:g} of the training scenes used"
     what = (
         f"{len(corpus):,} crops of {n_scenes:,} drawn scenes{share_text}, one tag each; features: {features.settings}"
     )

@@ -29,7 +29,7 @@ def pictures_part(run: PartsRun) -> None:
             name,
             f"Figure 4 on {run.name}: the best test images for '{tags[tag]}' by f_I; below the line those of its parts "
             f"by f_L: {parts} ({UNSHARED_IW.label}; green frames: the image has the tag of the row; in brackets beside "
-            "a part: whether that relation was learned from, was left out, or is none).",
+            "a part: whether that relation was learned, was left out, or doesn't exist).",
         )
 
 

@@ -92,12 +92,12 @@ def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> 
         relations = [relation for relation in relations if relation.part != relation.whole]
         by_depth[depth] = part_pairs(relations, vocabulary)
     how = (
-        f"their names' first senses, for this WordNet has {present} of the {len(mapping)} synsets of the alignment"
+        f"first sense of their names, because this WordNet has {present} of the {len(mapping)} synsets of the alignment"
         if use_names
-        else "the alignment"
+        else "synset of the alignment"
     )
-    unmatched_text = f"; none is known for {', '.join(unmatched)}" if unmatched else ""
-    what = f"PASCAL-Part's ontology, {len(lists)} relations of {len(names)} classes, by synset: {how}{unmatched_text}."
+    how += f"; without a match: {', '.join(unmatched)}" if unmatched else ""
+    what = f"PASCAL-Part's ontology, {len(lists)} relations of {len(names)} classes, matched by the {how}."
     return Relations("pascal-part", what, by_depth, _siblings(wordnet, senses, vocabulary, by_depth))
 
 

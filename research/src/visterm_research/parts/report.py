@@ -50,13 +50,12 @@ def report(run: PartsRun) -> None:
     document.section(f"On {run.name}", f"{what[0].upper()}{what[1:]}. {run.problem.what}")
     statistics_part(run)
     settings_part(run)
-    images = "test quadruplets of relations that were"
-    tasks_part(run, "3", QUADRUPLETS[:1], f"{images} learned from", paper.TABLE_3, f"{paper.DATA}-WordNet")
-    tasks_part(run, "3", QUADRUPLETS[1:], f"{images} left out", {}, "")
+    tasks_part(run, "3", QUADRUPLETS[:1], "test quadruplets, learned relations", paper.TABLE_3, f"{paper.DATA}-WordNet")
+    tasks_part(run, "3", QUADRUPLETS[1:], "test quadruplets, left-out relations", {}, "")
     both = "objects with their own parts"
     tasks_part(run, "4", OWN_PARTS, f"{both}, all relations", paper.TABLE_4, LHI)
-    tasks_part(run, "4", OWN_PARTS[:1], f"{both}, relations that were learned from", {}, "")
-    tasks_part(run, "4", OWN_PARTS[1:], f"{both}, relations that were left out", {}, "")
+    tasks_part(run, "4", OWN_PARTS[:1], f"{both}, learned relations", {}, "")
+    tasks_part(run, "4", OWN_PARTS[1:], f"{both}, left-out relations", {}, "")
     known_part(run)
     nearest_part(run)
     ours_part(run)

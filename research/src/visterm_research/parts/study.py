@@ -100,12 +100,12 @@ def _corel(data: Sequence[Path]) -> Path | None:
 
 STUDY = Study(
     read_paper("objects_and_parts").PARTS_PAPER,
-    "Objects and their parts, reproduced",
+    "Objects and their parts",
     (*PAPER_METHODS, *MORE_METHODS),
     run,
     check,
     quick_method,
-    ". A figure is the mean over relations of the mean over each one's examples, and intervals are of "
-    f"{RESAMPLES:,} resamples of the relations, for quadruplets of one relation share images and labels.",
+    ". Figures are means over relations of the mean over each relation's examples. Intervals come from "
+    f"{RESAMPLES:,} resamples of the relations, because quadruplets of one relation share images and labels.",
 )
 """On drawn objects and parts, and on Corel5k's tags."""

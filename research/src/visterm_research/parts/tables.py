@@ -47,13 +47,13 @@ def statistics_part(run: PartsRun) -> None:
     images = " / ".join(f"{rows.Y.shape[0]:,}" for rows in (data.train, data.valid, data.test))
     rows = [
         ["labels K", f"{len(data.tags):,}", f"{paper.N_TAGS:,}"],
-        ["images to learn from / to choose by / of the test", images, "324,158 / 37,920 / 38,412"],
+        ["images: training / validation / test", images, "324,158 / 37,920 / 38,412"],
         [KEPT, f"{len(relations.kept):,}", f"{paper.N_RELATIONS:,}"],
         [LEFT_OUT, f"{len(relations.left_out):,}", NONE],
         ["of those with a tag that no learned one has", f"{len(relations.unreachable):,}", NONE],
         *([f"quadruplets: {name}", f"{n:,}", NONE] for name, n in problem.counts.items()),
     ]
-    run.comparison.document.table(f"What {run.name} has", ("", run.name, f"{paper.DATA}-WordNet (paper)"), rows)
+    run.comparison.document.table(f"Data of {run.name}", ("", run.name, f"{paper.DATA}-WordNet (paper)"), rows)
 
 
 def settings_part(run: PartsRun) -> None:
@@ -149,8 +149,8 @@ def known_part(run: PartsRun) -> None:
     document = run.comparison.document
     document.table(f"Table 5 on {run.name}: known relations, {n:,} candidates, {examples}", header, rows)
     document.text(
-        "(IO): images alone, with an offset of 100 for relations that were learned from, as in section 6.5: a relation "
-        f"that was left out comes after all {len(run.problem.relations.kept):,} that were not. The paper has 771 "
+        "(IO): images alone, with an offset of 100 for learned relations, as in section 6.5: a left-out relation comes "
+        f"after all {len(run.problem.relations.kept):,} learned ones. The paper has 771 "
         "learned and 10 left out."
     )
 
@@ -273,9 +273,8 @@ def shares_part(run: PartsRun, make: Callable[[float], PartsProblem]) -> None:
     document = run.comparison.document
     document.table(f"Left-out relations of {run.name}, by how many were left out: test quadruplets", header, rows)
     document.text(
-        "(I) and (IW) are scores of one and the same fit here, with the settings that the method was given above. "
-        "Place: where f_L puts the left-out part among the parts that the whole was not learned to have, 0 first, 1 "
-        "last; 0.5 is chance."
+        "(I) and (IW) are two scores of the same fit here, with the method's settings from above. Place: the rank by "
+        "f_L of the left-out part among all parts that were not learned for this whole: 0 is first, 1 last, 0.5 chance."
     )
 
 

@@ -81,12 +81,12 @@ class Words(NamedTuple):
     def what(self) -> str:
         """Say in a sentence where the vectors come from."""
         width = self.tags.shape[1] - 1
-        how = "They are centred, brought to length 1, and have one more number, 1."
+        how = "They are centred and scaled to length 1, with a constant 1 appended."
         if self.source == SENTENCES:
-            return f"Word vectors: {width} numbers, of the sentence-embedding network of the extra 'text'. {how}"
+            return f"Word vectors: {width} numbers, from the sentence-embedding network of the extra 'text'. {how}"
         return (
-            f"Word vectors: {width} numbers, learned from the tag lists of the training rows (PPMI and SVD), so that "
-            f"no word but the tags has one. {how}"
+            f"Word vectors: {width} numbers, learned from the tag lists of the training rows (PPMI and SVD), so "
+            f"only tags have one. {how}"
         )
 
 

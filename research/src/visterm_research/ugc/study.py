@@ -85,4 +85,4 @@ def check(options: Options, _methods: Sequence[Method]) -> None:
     known_folders(options.data, (COREL, DELICIOUS))
 
 
-STUDY = Study(paper.PAPER, "Sampled tagging, reproduced", METHODS, run, check, quick_method)
+STUDY = Study(paper.PAPER, "Sampled tagging", METHODS, run, check, quick_method)

@@ -42,8 +42,8 @@ AVERAGED = (
     "The paper does not say how it averages. Its rows of TagProp and FastTag in Table 3 are those published for these "
     "data, precision and recall of each tag averaged over the tags; on MS COCO, with about three tags an image, its "
     "precision and recall fit averages over images only. Both are given here for all data, and settings are chosen for "
-    "each. F1 is that of the two means, as in the paper. A tag that is never given has precision 0; N+ counts tags "
-    "that are right at least once. Intervals are of resampled test images."
+    "each. F1 is that of the two means, as in the paper. A tag that is never given has precision 0; N+ is the "
+    "number of tags that are right at least once. Intervals come from resampled test images."
 )
 
 PLAIN = (
@@ -165,10 +165,10 @@ def settings_part(runs: Sequence[TagRun]) -> None:
         "one. If the best value is at an edge of the box, the box is widened. The setting with the best F1 over the "
         "validation rows, averaged as in the table, was judged on the test rows, once for each version of the search. "
         "Networks have the same number of trials and epochs, and stop by MAP on the same validation rows; the paper's "
-        "network, `hidden=[4096, 8192, 2048]`, is too slow here, so smaller ones are tried. On made-up tags the two "
+        "network, `hidden=[4096, 8192, 2048]`, is too slow here, so smaller ones are tried. On drawn tags the two "
         "cross-entropies that learn the vectors of tags may start from random ones (dim), and first try the best "
         "settings of `research/experiments/sampled_dictionary.py`, from the same validation rows. Fits ran on "
-        f"{', '.join(_devices(runs))}.",
+        f"{' and '.join(_devices(runs))}.",
     )
     header = ("data", "method", "averaged", "settings tried", "chosen", "box widened", "best epoch", "seconds")
     document.table("Settings chosen on validation rows", header, rows)

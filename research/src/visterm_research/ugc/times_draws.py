@@ -31,8 +31,8 @@ HUNDREDTH = 0.01
 """F1 of single trainings that is no further apart than this is equal."""
 
 PAPER = (
-    "near-parity with all tags from P = 5 on, little effect of N up to 100, and a single draw always worse (the paper "
-    "draws lines and gives no numbers)"
+    "the paper's lines show near-parity with all tags from P = 5 on, little effect of N up to 100, and a single draw "
+    "always worse"
 )
 
 

@@ -188,13 +188,13 @@ def _table(run: TagRun, found: Found, n_draws: int) -> None:
     header += ["chance of P", "MAP of words", *(f"{part}: P / R / F1" for part in PARTS)]
     run.comparison.document.table(f"Table 2 on {run.name}: tags that no training image has", header, rows)
     run.comparison.document.text(
-        f"A share of {SHARE:g} of the tags is kept from training ({n_draws} draws), and all tags keep their word "
-        f"vectors; {K} tags a test image that has a held-out one. Held-out: ranked among held-out tags alone; all: "
-        "among all tags, all of the image's right. 'Learned' vectors are of all training tag lists, as text; 'random' "
-        f"ones are the control that must fail. '{STAYING}' leaves out equations 3 and 4. Settings are the same for all "
-        "data, chosen before on validation rows of Corel5k: networks learn for few epochs, for those that learn longer "
-        f"score words low that they are never shown ({AVERAGE}: longer, and vectors that are not centred, which does "
-        "it good)."
+        f"A share of {SHARE:g} of the tags is held out from training ({n_draws} draws), but every tag keeps its word "
+        f"vector; each test image that has a held-out tag gets {K} tags. Held-out: ranked among held-out tags alone; "
+        "all: among all tags, all of the image's right. 'Learned' vectors come from all training tag lists, as text; "
+        f"'random' ones are a control that should fail. '{STAYING}' leaves out equations 3 and 4. Settings are the "
+        "same for all data, chosen before on validation rows of Corel5k: networks learn for few epochs, because with "
+        f"more they give words without training images low scores ({AVERAGE} is better with more epochs and with "
+        "vectors that are not centred)."
     )
 
 
@@ -225,7 +225,7 @@ def _claims(run: TagRun, found: Found) -> None:
             control = f"{PROPOSED} (vectors: {RANDOM})"
             run.aims.append(_claim(run, (name, control), "held-out p@5", proposed, found[PROPOSED, RANDOM]))
     if run.aims:
-        run.comparison.document.text("Goals of ours, for which the paper has no figures:")
+        run.comparison.document.text("Our own goals, for which the paper has no figures:")
         run.comparison.document.items(
             [
                 f"{aim.first} {aim.relation} {aim.second} by {aim.of}: {aim.verdict} ({aim.here[0]} against "

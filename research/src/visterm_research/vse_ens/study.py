@@ -146,7 +146,7 @@ def check(options: Options, _methods: Sequence[Method]) -> None:
 
 
 STUDY = Study(
-    paper.PAPER, "The VSE-ens comparison, reproduced", (VSE_ENS, VSE_WARP, OPT_AUC, PRIOR), run, check
+    paper.PAPER, "VSE-ens", (VSE_ENS, VSE_WARP, OPT_AUC, PRIOR), run, check
 )  # fmt: skip
 """Tables 2 to 4 and Figure 1 of the VSE-ens paper."""
 
@@ -222,7 +222,7 @@ def complexity_part(comparison: Comparison, problem: Problem) -> None:
         "draws a step",
         "microseconds a pair",
     )
-    comparison.document.table(f"Table 3 on {problem.name}: what a step takes", header, rows)
+    comparison.document.table(f"Table 3 on {problem.name}: the cost of a step", header, rows)
     comparison.document.text(
         "Means over the epochs of the chosen setting. k is the size of the embedding, T the mean number of draws."
     )
@@ -319,7 +319,9 @@ def draws_part(comparison: Comparison, problem: Problem) -> None:
         y="MAP over the validation images",
         log_x=True,
     )
-    comparison.document.picture(name, f"After how much training, on {problem.name} (chosen settings).")
+    comparison.document.picture(
+        name, f"Validation MAP by seconds of training on {problem.name}, with the chosen settings."
+    )
     if VSE_WARP.label in curves:
         comparison.claims.append(_more_draws(problem, curves[VSE_WARP.label]))
 

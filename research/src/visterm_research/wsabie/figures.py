@@ -64,7 +64,9 @@ def training_part(comparison: Comparison, problem: Problem) -> None:
         log_x=True,
     )
     comparison.document.picture(
-        name, f"Figure 2 on {problem.name}: after how much training (chosen settings). The paper: {paper.FIGURE_2}."
+        name,
+        f"Figure 2 on {problem.name}: validation MAP by time of training, with the chosen settings. "
+        f"The paper: {paper.FIGURE_2}.",
     )
     training_claims(comparison, problem, lines)
 
@@ -166,7 +168,7 @@ def annotations_part(comparison: Comparison, problem: Problem) -> None:
         rows.append([name, given, *cells])
     header = ("image", "tags that people gave", *rankings)
     comparison.document.table(f"Table 8 on {problem.name}: annotations of test images", header, rows)
-    comparison.document.text(f"The paper's, on Web-data, by WSABIE, {paper.TABLE_8}.")
+    comparison.document.text(f"The paper's tags by WSABIE, on Web-data, for {paper.TABLE_8}.")
 
 
 def _derived(

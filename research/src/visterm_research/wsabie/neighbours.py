@@ -128,7 +128,9 @@ def _lost(comparison: Comparison, problem: Problem) -> None:
     draw_lines(
         comparison.out / name, [(problem.name, lines)], x="chance to find a neighbour (%)", y="precision at 1 (%)"
     )
-    comparison.document.picture(name, f"Losing the nearest neighbour on {problem.name}, worked out from exact ones.")
+    comparison.document.picture(
+        name, f"p@1 on {problem.name} if near images are missed, computed from exact neighbours."
+    )
 
 
 def neighbour_hits(problem: Problem, k: int = NEIGHBOURS) -> NDArray[np.float64]:

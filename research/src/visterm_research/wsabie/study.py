@@ -105,7 +105,7 @@ def check(options: Options, methods: Sequence[Method]) -> None:
 
 STUDY = Study(
     read_paper("wsabie").PAPER,
-    "The WSABIE comparison, reproduced",
+    "WSABIE",
     (WSABIE, AUC, OWPC, WARP_LINEAR, PAMIR_IA, ONE_VS_REST, APPROX_KNN, EXACT_KNN, RIDGE, PRIOR, ENSEMBLE),
     run,
     check,
