@@ -65,6 +65,16 @@ EXPECTED = [("1.jpg", ["sea", "polar bear"]), ("2.jpg", ["sky"])]
         ("t.jsonl", '{"image": "1.jpg", "labels": "sea,polar bear"}\r\n{"image": "2.jpg", "labels": "sky"}'),
         ("t.ndjson", '\ufeff{"image": "1.jpg", "tags": "sea;polar bear"}\n{"image": "2.jpg", "tags": ["sky"]}'),
         ("t", '{"image": "1.jpg", "tags": "sea;polar bear"}\n{"image": "2.jpg", "tags": ["sky"]}'),
+        (
+            "t.json",
+            '\n[{"SourceFile": "./1.jpg", "Keywords": ["sea", "polar bear"]},\n\n'
+            ' {"SourceFile": "2.jpg", "Keywords": "sky"}]\n',
+        ),
+        ("t.csv", "File Name,Tags\n1.jpg,sea;polar bear\n2.jpg,sky\n"),
+        ("t.csv", "image,tag1,Tag 2,split\n1.jpg,sea,polar bear,train\n2.jpg,sky,,test\n"),
+        ("t.csv", "image;sea;polar bear;sky\n1.jpg;1;1.0;0\n2.jpg;0;;1\n"),
+        ("t.csv", "photo,user,sea,polar bear,sky\n1.jpg,ann,x,X,\n2.jpg,ben,,,yes\n"),
+        ("t.json", '[{"image": "1.jpg", "sea": true, "polar bear": 1}, {"image": "2.jpg", "sea": false, "sky": 1}]'),
     ],
 )
 def test_tables_and_json_lines_are_read_in_every_dialect(images, name, content):
@@ -83,7 +93,9 @@ def test_a_semicolon_anywhere_keeps_commas_inside_tags(images):
 
 def test_lists_are_never_split_at_separators(images):
     content = '{"image": "1.jpg", "tags": ["Paris, France", "a;b", 2019]}\n{"image": "2.jpg", "tags": "sky,sea"}'
-    assert read(images, content, "t.jsonl") == [("1.jpg", ["Paris, France", "a;b", "2019"]), ("2.jpg", ["sky", "sea"])]
+    content += '\n{"image": "3.jpg", "tags": 2019}'
+    expected = [("1.jpg", ["Paris, France", "a;b", "2019"]), ("2.jpg", ["sky", "sea"]), ("3.jpg", ["2019"])]
+    assert read(images, content, "t.jsonl") == expected
 
 
 def test_images_without_tags_are_kept(images):
@@ -184,7 +196,9 @@ def test_a_line_of_sep_counts_where_errors_name_lines(images):
         ("t.csv", "image,words\n1.jpg,sea\n", r"named 'tags' or .*; .*: image, words.*tags_column = "),
         ("t.csv", "1.jpg,sea\n2.jpg,sky\n", r"its columns are: 1\.jpg, sea"),
         ("t.csv", "image,tags\n1.jpg,sea,sky\n", r"t\.csv, line 2: 3 fields, but the first line names 2"),
-        ("t.csv", 'image,tags\n1.jpg,"sea\n2.jpg,sky\n', r"line 3: unexpected end of data.*quotes"),
+        ("t.csv", 'image,tags\n1.jpg,"sea\n2.jpg,sky\n', r"line 2: unexpected end of data.*quotes"),
+        ("t.csv", 'image,tags\n1.jpg,"sea\nsky"\n,sky\n', "line 4: the cell 'image' is empty"),
+        ("t.csv", "image,sea,sky\n1.jpg,1,0\n2.jpg,0,7\n", r"no column of tags named .*: image, sea, sky"),
         ("t.csv", "image,tags\n1.jpg,sea\n,sky\n", "line 3: the cell 'image' is empty"),
         ("t.csv", "image,tags\n1.jpg,sea\n2.jpg,caf\xe9\n".encode("latin-1"), "not UTF-8: line 3 has the byte 0xe9"),
         ("t.csv", "image,tags\n1.jpg,sea\n".encode("utf-16") + b"x", "not UTF-16: line 3"),
@@ -192,7 +206,12 @@ def test_a_line_of_sep_counts_where_errors_name_lines(images):
         ("t.csv", "image,tags\n1.jpg," + "x" * 200_000, "line 2: field larger than field limit"),
         ("t.jsonl", '{"image": "1.jpg", "tags": []}\n{"image": \n', "line 2: not JSON"),
         ("t.jsonl", '{"image": "1.jpg", "tags": []}\n["2.jpg"]\n', "line 2: list; expected a JSON object such as"),
-        ("t.json", '[{"image": "1.jpg", "tags": []},\n{}]', "line 1: not JSON .*one object per line"),
+        (
+            "t.json",
+            '[{"image": "1.jpg", "tags": []},\n{]',
+            "line 1: not JSON .*one object per line, or a list of objects",
+        ),
+        ("t.json", '[{"image": "1.jpg", "tags": []},\n{}]', "line 2: the cell 'image' is empty"),
         ("t.jsonl", '{"image": 7, "tags": []}', "line 1: 'image' is 7; expected text"),
         ("t.jsonl", '{"image": "1.jpg", "tags": [{"a": 1}]}', "line 1: 'tags' is"),
         ("t.jsonl", '{"image": "1.jpg", "tags": true}', "line 1: 'tags' is True"),
