@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from refusals import refused
 from visterm.core.errors import NoTagsError, TagFileError
@@ -305,6 +306,62 @@ def test_auto_finds_tables_in_sub_folders_that_may_be_splits(images):
     ]
 
 
+XMP = (
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>cave</rdf:li></rdf:Bag>'
+    "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>"
+)
+
+
+def with_keyword(path: Path) -> None:
+    """Write a photo with the keyword "cave" inside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8)).save(path, xmp=XMP.encode())
+
+
+def test_folders_of_dates_and_cameras_are_no_tags(images):
+    touch(
+        images,
+        "2019/2019-07-14 Harz/1.jpg",
+        "2020/07/14/2.jpg",
+        "20210731/3.jpg",
+        "2022_08/4.jpg",
+        "2019/3 Lakes/5.jpg",
+    )
+    touch(images, "DCIM/100CANON/6.jpg", "DCIM/101_PANA/7.jpg")
+    with pytest.raises(NoTagsError, match="No tags were found"):
+        find_tags("auto", images)
+    touch(images, "2019/07/beach/8.jpg", "1960s/9.jpg", "3/10.jpg")  # a digit is the name of a class
+    assert {row.image: row.tags for row in find_tags("auto", images).records} == {
+        "2019/07/beach/8.jpg": ["beach"],
+        "1960s/9.jpg": ["1960s"],
+        "3/10.jpg": ["3"],
+    }
+
+
+def test_few_keywords_are_tags_in_folders_of_dates_and_are_named_in_folders_of_tags(images):
+    touch(images, *[f"2019/07/{n}.jpg" for n in range(30)])
+    with_keyword(images / "2019/08/cave.jpg")
+    assert [row.tags for row in find_tags("auto", images).records] == [["cave"]]
+    touch(images, "beach/1.jpg")
+    tags = find_tags("auto", images)
+    assert [row.tags for row in tags.records] == [["beach"]]
+    remark = "Not read: keywords in a few photos, or in their XMP files: choose the tags 'xmp' to read these."
+    assert tags.remarks == ["Tags: one folder per tag (1 folder).", remark]
+
+
+def test_one_text_beside_many_photos_with_keywords_is_a_note(images):
+    for n in range(3):
+        with_keyword(images / f"{n}.jpg")
+    touch(images, "3.jpg")
+    write(images / "3.txt", "Ask Anna who this is")
+    tags = find_tags("auto", images)
+    assert [row.tags for row in tags.records] == [["cave"]] * 3
+    remark = f"Not read: a .txt beside 1 photo: choose the tags '{images}' to read these instead."
+    assert tags.remarks[-1] == remark
+    assert [row.tags for row in find_tags(images, images).records] == [["Ask Anna who this is"]]
+
+
 def test_auto_finds_a_folder_a_tag(images):
     touch(images, "beach/1.jpg", "beach/sunset/2.JPG", "Polar  bear/3.png", "-beach/5.jpg", "4.jpg", "beach/notes.txt")
     assert find_tags("auto", images).records == [
@@ -338,12 +395,7 @@ def test_auto_finds_a_text_beside_each_image(images):
     ]
     assert find_tags("auto", images, separator="/").records[0].tags == ["sea, sky"]
     assert find_tags("auto", images).remarks == ["Tags: a .txt beside each image."]
-    write(
-        images / "4.jpg.xmp",
-        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
-        '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>cave</rdf:li></rdf:Bag>'
-        "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>",
-    )
+    write(images / "4.jpg.xmp", XMP)
     assert find_tags("auto", images).remarks[1:] == [
         "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' to read these."
     ]
