@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, NamedTuple, TextIO, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -155,9 +155,7 @@ def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
 
     Raises TagFileError if a row is invalid: the message names file and line.
     """
-    if path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{"):
-        return list(_json_rows(path, text.split("\n"), form.example))
-    return list(_delimited_rows(path, io.StringIO(text, newline=""), _delimiter(path, text, form)))
+    return list(_rows(path, io.StringIO(text, newline=""), form))
 
 
 @lru_cache(maxsize=256)
@@ -252,18 +250,19 @@ def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
         with open_text(path, encoding="latin-1") as file:
             encoding = "utf-16" if file.read(2).encode("latin-1") in UTF16 else "utf-8-sig"
         with open_text(path, encoding=encoding, newline="") as file:
-            first_line = file.readline()
-            while first_line and not first_line.strip():
-                first_line = file.readline()
-            file.seek(0)
-            if path.suffix.lower() in JSON_SUFFIXES or first_line.lstrip().startswith("{"):
-                yield from _json_rows(path, file, form.example)
-            else:
-                yield from _delimited_rows(path, file, _delimiter(path, first_line, form))
+            yield from _rows(path, file, form)
     except OSError as error:
         raise TagFileError(f"The tag file {path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise TagFileError(f"The tag file {path} is not UTF-8 ({error}). Save it as 'UTF-8' or 'CSV UTF-8'.") from error
+
+
+def _rows(path: Path, file: TextIO, form: TableForm) -> Iterator[Row]:
+    first_line = next((line for line in file if line.strip()), "")
+    file.seek(0)
+    if path.suffix.lower() in JSON_SUFFIXES or first_line.lstrip().startswith("{"):
+        return _json_rows(path, file, form.example)
+    return _delimited_rows(path, file, _delimiter(path, first_line, form))
 
 
 def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
@@ -318,9 +317,9 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
         raise TagFileError(f"{path}, line {next_line}: {error}. {advice}") from error
 
 
-def _delimiter(path: Path, text: str, form: TableForm) -> str:
+def _delimiter(path: Path, first_line: str, form: TableForm) -> str:
     """Return the delimiter of a line ``sep=``, or the one that yields a header with most of the expected columns."""
-    header = next((line for line in text.splitlines() if line.strip()), "")
+    header = first_line.strip("\r\n")
     if sep_line := _SEP_LINE.fullmatch(header):
         return sep_line[2]
     if path.suffix.lower() in (".tsv", ".tab"):
