@@ -17,6 +17,7 @@ from visterm.data.program_stores import is_store, read_store, store_in, store_na
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD_SPLITS,
+    TagRecord,
     TagsFound,
     merged_by_image,
     record,
@@ -25,7 +26,7 @@ from visterm.data.tag_formats.record import (
     split_name,
     usable_keywords,
 )
-from visterm.data.tag_formats.tables import TableOptions, TagSource, check_in_file, read_table
+from visterm.data.tag_formats.tables import NoColumnError, TableOptions, TagSource, check_in_file, read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar, skipped_for_permission
 from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
@@ -101,15 +102,17 @@ def _found_tags(
     folder: Path, files: Sequence[Path], columns: Mapping[str, object], **options: Unpack[TableOptions]
 ) -> TagsFound:
     """Return the first form of tags that is found in a folder; with `columns`, only tables count."""
-    tags = _metadata_tags(folder, options)
+    tables = _metadata_tags(folder, options)
+    tags = tables if tables.records else None
     if tags is None and not columns:
         store = store_in(folder)
         separator = options.get("separator")
         tags = read_store(store, folder, files) if store else _tags_of_images(folder, files, separator)
     if tags is not None:
-        return tags
+        return tags if tags is tables else tags._replace(remarks=[*tags.remarks, *tables.remarks])
     also_searched = "" if columns else OTHER_FORMS_TEXT
     problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA_FILES)}){also_searched}."
+    problem = " ".join([problem, *tables.remarks])
     raise NoTagsError(problem, setting="tags", value="auto", advice=_OTHER_FILE_ADVICE)
 
 
@@ -189,10 +192,11 @@ def _names_in_tree(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> 
         yield from (names[path] for path in exact_paths) if exact_paths else (tag,)
 
 
-def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
-    """Read the table of the folder itself, or else the tables of its sub-folders; None if it has no tables.
+def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound:
+    """Read the table of the folder itself, or else the tables of its sub-folders; without a table, no records.
 
-    Names in a sub-folder's table are relative to the sub-folder, which may also be a split.
+    Names in a sub-folder's table are relative to the sub-folder, which may also be a split. A sub-folder's table
+    without the columns of tags is another program's; a remark names it.
     """
     tables = [path for name in METADATA_FILES if (path := folder / name).is_file()][:1]
     if not tables:
@@ -200,21 +204,28 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
         visible_paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
         table_in_folder = {path.parent: path for path in visible_paths}  # a later one replaces an earlier one
         tables = [table_in_folder[parent] for parent in sorted(table_in_folder)]
-    if not tables:
-        return None
 
-    rows = []
+    rows: list[TagRecord] = []
+    remarks: list[str] = []
     for path in tables:
+        try:
+            table = read_table(path, **options)
+        except NoColumnError as error:
+            if path.parent == folder:
+                raise
+            remarks.append(f"Not read: {error}")
+            continue
         parent = path.parent.relative_to(folder)
         folder_split = split_name(parent.parts[0]) if parent.parts else None
-        for row in read_table(path, **options):
+        for row in table:
             name = row.image if os.path.lexists(path.parent / row.image) else plain_name(row.image)
             split = row.split or (folder_split if folder_split in STANDARD_SPLITS else None)
             rows.append(row._replace(image=(parent / name).as_posix(), split=split))
 
     names = " and ".join(sorted({path.name for path in tables}))
-    location = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
-    return TagsFound(merged_by_image(rows), [f"Tags: {names}{location}."])
+    n_tables = len(tables) - len(remarks)
+    location = "" if folder / names in tables else f" in {count_of(n_tables, 'sub-folder')}"
+    return TagsFound(merged_by_image(rows), [f"Tags: {names}{location}.", *remarks] if rows else remarks)
 
 
 def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:

@@ -34,8 +34,12 @@ _NAME_COLUMN = "Rename the column of {0}, or name it in `tag_rules`: {1}_column 
 _NAME_IMAGES, _NAME_TAGS = _NAME_COLUMN.format("file names", "image"), _NAME_COLUMN.format("tags", "tags")
 _MARKS, _NO_MARKS = {"1", "1.0", "x", "true", "yes"}, {"", "0", "0.0", "-1", "false", "no"}  # Of a tag, in its column
 _DELIMITERS = (",", "\t", ";", "|")
-_NUMBERED_TAGS = re.compile(rf"(?:{'|'.join(TAGS_COLUMNS)})_?\d+")
+_NUMBERED_TAGS = re.compile(rf"(?:{'|'.join(TAGS_COLUMNS)})[ _]?\d+ *", re.IGNORECASE)
 _SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line that tells Excel the delimiter
+
+
+class NoColumnError(TagFileError):
+    """A table lacks a column that is needed."""
 
 
 class Row(NamedTuple):
@@ -165,14 +169,12 @@ def columns_named(requested: tuple[str, ...], names: tuple[str, ...]) -> tuple[s
     Case and outer white space are ignored, and "File Name" is "file_name". The result has several columns if a table
     has several columns of that name.
     """
+    column_of_key = [("_".join(column.casefold().split()), column) for column in names]
     for name in requested:
-        if columns := tuple(column for column in names if _column_key(column) == _column_key(name)):
+        requested_key = "_".join(name.casefold().split())
+        if columns := tuple(column for key, column in column_of_key if key == requested_key):
             return columns
     return ()
-
-
-def _column_key(name: str) -> str:
-    return "_".join(name.casefold().split())
 
 
 def find_column(requested: Iterable[str], names: Iterable[str], table: str = "The table") -> str | None:
@@ -194,7 +196,7 @@ def required_column(requested: Sequence[str], names: Sequence[str], table: str, 
     the column (" of tags"), and ends with `advice`.
     """
     if (column := find_column(requested, names, table)) is None:
-        raise TagFileError(
+        raise NoColumnError(
             f"{table} has no column{of} named {' or '.join(map(repr, requested))}; its columns are: "
             f"{', '.join(names[:20]) or 'none'}{', …' if len(names) > 20 else ''}.",
             advice=advice,
@@ -224,7 +226,7 @@ def _with_tags_in_one_column(rows: list[Row], form: TableForm) -> list[Row]:
     columns = [name for name in names if name not in (*images, *chain.from_iterable(others))]
     if has_tags or len(columns) < 2:
         return rows
-    if numbered := [name for name in columns if _NUMBERED_TAGS.fullmatch(_column_key(name))]:
+    if numbered := [name for name in columns if _NUMBERED_TAGS.fullmatch(name)]:
         tags = ["\n".join(str(row.cells.get(name) or "") for name in numbered) for row in rows]
         return [Row(row.line, row.cells | {TAGS_COLUMNS[0]: text}) for row, text in zip(rows, tags, strict=True)]
     marks = [[str(row.cells.get(name) or "").strip().casefold() for name in columns] for row in rows]
