@@ -210,10 +210,10 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound:
     for path in tables:
         try:
             table = read_table(path, **options)
-        except NoColumnError as error:
+        except NoColumnError:
             if path.parent == folder:
                 raise
-            remarks.append(f"Not read: {error}")
+            remarks.append(f"Not read: {path}, which has no column of file names, or none of tags.")
             continue
         parent = path.parent.relative_to(folder)
         folder_split = split_name(parent.parts[0]) if parent.parts else None

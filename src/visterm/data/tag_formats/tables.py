@@ -224,7 +224,7 @@ def _with_tags_in_one_column(rows: list[Row], form: TableForm) -> list[Row]:
     groups = (*form.columns, SPLIT_COLUMN, USER_COLUMNS)
     images, has_tags, *others = (columns_named(tuple(group), names) for group in groups)
     columns = [name for name in names if name not in (*images, *chain.from_iterable(others))]
-    if has_tags or len(columns) < 2:
+    if not images or has_tags or len(columns) < 2:
         return rows
     if numbered := [name for name in columns if _NUMBERED_TAGS.fullmatch(name)]:
         tags = ["\n".join(str(row.cells.get(name) or "") for name in numbered) for row in rows]
