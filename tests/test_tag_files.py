@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from refusals import refused
 from visterm.core.errors import NoTagsError, TagFileError
@@ -65,6 +66,16 @@ EXPECTED = [("1.jpg", ["sea", "polar bear"]), ("2.jpg", ["sky"])]
         ("t.jsonl", '{"image": "1.jpg", "labels": "sea,polar bear"}\r\n{"image": "2.jpg", "labels": "sky"}'),
         ("t.ndjson", '\ufeff{"image": "1.jpg", "tags": "sea;polar bear"}\n{"image": "2.jpg", "tags": ["sky"]}'),
         ("t", '{"image": "1.jpg", "tags": "sea;polar bear"}\n{"image": "2.jpg", "tags": ["sky"]}'),
+        (
+            "t.json",
+            '\n[{"SourceFile": "./1.jpg", "Keywords": ["sea", "polar bear"]},\n\n'
+            ' {"SourceFile": "2.jpg", "Keywords": "sky"}]\n',
+        ),
+        ("t.csv", "File Name,Tags\n1.jpg,sea;polar bear\n2.jpg,sky\n"),
+        ("t.csv", "image,tag1,Tag 2,split\n1.jpg,sea,polar bear,train\n2.jpg,sky,,test\n"),
+        ("t.csv", "image;sea;polar bear;sky\n1.jpg;1;1.0;0\n2.jpg;0;;1\n"),
+        ("t.csv", "photo,user,sea,polar bear,sky\n1.jpg,ann,x,X,\n2.jpg,ben,,,yes\n"),
+        ("t.json", '[{"image": "1.jpg", "sea": true, "polar bear": 1}, {"image": "2.jpg", "sea": false, "sky": 1}]'),
     ],
 )
 def test_tables_and_json_lines_are_read_in_every_dialect(images, name, content):
@@ -83,7 +94,9 @@ def test_a_semicolon_anywhere_keeps_commas_inside_tags(images):
 
 def test_lists_are_never_split_at_separators(images):
     content = '{"image": "1.jpg", "tags": ["Paris, France", "a;b", 2019]}\n{"image": "2.jpg", "tags": "sky,sea"}'
-    assert read(images, content, "t.jsonl") == [("1.jpg", ["Paris, France", "a;b", "2019"]), ("2.jpg", ["sky", "sea"])]
+    content += '\n{"image": "3.jpg", "tags": 2019}'
+    expected = [("1.jpg", ["Paris, France", "a;b", "2019"]), ("2.jpg", ["sky", "sea"]), ("3.jpg", ["2019"])]
+    assert read(images, content, "t.jsonl") == expected
 
 
 def test_images_without_tags_are_kept(images):
@@ -184,7 +197,9 @@ def test_a_line_of_sep_counts_where_errors_name_lines(images):
         ("t.csv", "image,words\n1.jpg,sea\n", r"named 'tags' or .*; .*: image, words.*tags_column = "),
         ("t.csv", "1.jpg,sea\n2.jpg,sky\n", r"its columns are: 1\.jpg, sea"),
         ("t.csv", "image,tags\n1.jpg,sea,sky\n", r"t\.csv, line 2: 3 fields, but the first line names 2"),
-        ("t.csv", 'image,tags\n1.jpg,"sea\n2.jpg,sky\n', r"line 3: unexpected end of data.*quotes"),
+        ("t.csv", 'image,tags\n1.jpg,"sea\n2.jpg,sky\n', r"line 2: unexpected end of data.*quotes"),
+        ("t.csv", 'image,tags\n1.jpg,"sea\nsky"\n,sky\n', "line 4: the cell 'image' is empty"),
+        ("t.csv", "image,sea,sky\n1.jpg,1,0\n2.jpg,0,7\n", r"no column of tags named .*: image, sea, sky"),
         ("t.csv", "image,tags\n1.jpg,sea\n,sky\n", "line 3: the cell 'image' is empty"),
         ("t.csv", "image,tags\n1.jpg,sea\n2.jpg,caf\xe9\n".encode("latin-1"), "not UTF-8: line 3 has the byte 0xe9"),
         ("t.csv", "image,tags\n1.jpg,sea\n".encode("utf-16") + b"x", "not UTF-16: line 3"),
@@ -192,7 +207,12 @@ def test_a_line_of_sep_counts_where_errors_name_lines(images):
         ("t.csv", "image,tags\n1.jpg," + "x" * 200_000, "line 2: field larger than field limit"),
         ("t.jsonl", '{"image": "1.jpg", "tags": []}\n{"image": \n', "line 2: not JSON"),
         ("t.jsonl", '{"image": "1.jpg", "tags": []}\n["2.jpg"]\n', "line 2: list; expected a JSON object such as"),
-        ("t.json", '[{"image": "1.jpg", "tags": []},\n{}]', "line 1: not JSON .*one object per line"),
+        (
+            "t.json",
+            '[{"image": "1.jpg", "tags": []},\n{]',
+            "line 1: not JSON .*one object per line, or a list of objects",
+        ),
+        ("t.json", '[{"image": "1.jpg", "tags": []},\n{}]', "line 2: the cell 'image' is empty"),
         ("t.jsonl", '{"image": 7, "tags": []}', "line 1: 'image' is 7; expected text"),
         ("t.jsonl", '{"image": "1.jpg", "tags": [{"a": 1}]}', "line 1: 'tags' is"),
         ("t.jsonl", '{"image": "1.jpg", "tags": true}', "line 1: 'tags' is True"),
@@ -286,6 +306,78 @@ def test_auto_finds_tables_in_sub_folders_that_may_be_splits(images):
     ]
 
 
+XMP = (
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>cave</rdf:li></rdf:Bag>'
+    "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>"
+)
+
+
+def with_keyword(path: Path) -> None:
+    """Write a photo with the keyword "cave" inside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8)).save(path, xmp=XMP.encode())
+
+
+def test_folders_of_dates_and_cameras_are_no_tags(images):
+    touch(
+        images,
+        "2019/2019-07-14 Harz/1.jpg",
+        "2020/07/14/2.jpg",
+        "20210731/3.jpg",
+        "2022_08/4.jpg",
+        "2019/3 Lakes/5.jpg",
+    )
+    touch(images, "DCIM/100CANON/6.jpg", "DCIM/101_PANA/7.jpg")
+    with pytest.raises(NoTagsError, match="No tags were found"):
+        find_tags("auto", images)
+    touch(images, "2019/07/beach/8.jpg", "1960s/9.jpg", "3/10.jpg")  # a digit is the name of a class
+    assert {row.image: row.tags for row in find_tags("auto", images).records} == {
+        "2019/07/beach/8.jpg": ["beach"],
+        "1960s/9.jpg": ["1960s"],
+        "3/10.jpg": ["3"],
+    }
+
+
+def test_few_keywords_are_tags_in_folders_of_dates_and_are_named_in_folders_of_tags(images):
+    touch(images, *[f"2019/07/{n}.jpg" for n in range(30)])
+    with_keyword(images / "2019/08/cave.jpg")
+    assert [row.tags for row in find_tags("auto", images).records] == [["cave"]]
+    touch(images, "beach/1.jpg")
+    tags = find_tags("auto", images)
+    assert [row.tags for row in tags.records] == [["beach"]]
+    remark = "Not read: keywords in a few photos, or in their XMP files: choose the tags 'xmp' to read these."
+    assert tags.remarks == ["Tags: one folder per tag (1 folder).", remark]
+
+
+def test_one_text_beside_many_photos_with_keywords_is_a_note(images):
+    for n in range(3):
+        with_keyword(images / f"{n}.jpg")
+    touch(images, "3.jpg")
+    write(images / "3.txt", "Ask Anna who this is")
+    tags = find_tags("auto", images)
+    assert [row.tags for row in tags.records] == [["cave"]] * 3
+    remark = f"Not read: a .txt beside 1 photo: choose the tags '{images}' to read these instead."
+    assert tags.remarks[-1] == remark
+    assert [row.tags for row in find_tags(images, images).records] == [["Ask Anna who this is"]]
+
+
+def test_a_table_of_another_kind_in_a_sub_folder_hides_no_tags(images):
+    write(images / "shop/metadata.csv", "id,title\n1,x\n")
+    touch(images, "1.jpg")
+    with pytest.raises(NoTagsError, match=r"Not read: .*shop.metadata\.csv, which has no column of file names"):
+        find_tags("auto", images)
+    with_keyword(images / "2.jpg")
+    tags = find_tags("auto", images)
+    assert [row.tags for row in tags.records] == [["cave"]]
+    assert tags.remarks[-1].startswith(f"Not read: {images / 'shop' / 'metadata.csv'}, which has no column")
+    write(images / "sea/metadata.csv", "file_name,tags\n1.jpg,sea\n")
+    assert [(row.image, row.tags) for row in find_tags("auto", images).records] == [("sea/1.jpg", ["sea"])]
+    write(images / "metadata.csv", "id,title\n1,x\n")
+    with pytest.raises(TagFileError, match=r"has no column of file names .*its columns are: id, title\."):
+        find_tags("auto", images)
+
+
 def test_auto_finds_a_folder_a_tag(images):
     touch(images, "beach/1.jpg", "beach/sunset/2.JPG", "Polar  bear/3.png", "-beach/5.jpg", "4.jpg", "beach/notes.txt")
     assert find_tags("auto", images).records == [
@@ -319,12 +411,7 @@ def test_auto_finds_a_text_beside_each_image(images):
     ]
     assert find_tags("auto", images, separator="/").records[0].tags == ["sea, sky"]
     assert find_tags("auto", images).remarks == ["Tags: a .txt beside each image."]
-    write(
-        images / "4.jpg.xmp",
-        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
-        '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>cave</rdf:li></rdf:Bag>'
-        "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>",
-    )
+    write(images / "4.jpg.xmp", XMP)
     assert find_tags("auto", images).remarks[1:] == [
         "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' to read these."
     ]

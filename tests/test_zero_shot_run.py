@@ -139,4 +139,4 @@ def test_fits_say_what_they_do_without(place):
     )
     assert code == 0
     assert "'precomputed' has no text tower: text_ridge learns from photos alone and finds no other words." in said
-    assert "No confidences: fewer than 20 tagged photos could be held out." in said
+    assert "No confidences: fewer than 20 tagged photos could be held out, or all have the same tags." in said

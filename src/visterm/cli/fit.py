@@ -147,7 +147,7 @@ def fit(
     if calibrating.N_CORRECT_TAGS in facts:
         say(calibrating.what_to_expect(facts))
     elif facts["tags given"] and run.calibration is None and not run.encoder.by_number:
-        say("No confidences: fewer than 20 tagged photos could be held out.")
+        say("No confidences: fewer than 20 tagged photos could be held out, or all have the same tags.")
     if json:
         emit({"run": str(out), **facts, "not_read": not_read})
     raise typer.Exit(say_skipped(run.skipped, out / "skipped.jsonl"))

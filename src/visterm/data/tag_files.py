@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
@@ -16,6 +17,7 @@ from visterm.data.program_stores import is_store, read_store, store_in, store_na
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD_SPLITS,
+    TagRecord,
     TagsFound,
     merged_by_image,
     record,
@@ -24,7 +26,7 @@ from visterm.data.tag_formats.record import (
     split_name,
     usable_keywords,
 )
-from visterm.data.tag_formats.tables import TableOptions, TagSource, check_in_file, read_table
+from visterm.data.tag_formats.tables import NoColumnError, TableOptions, TagSource, check_in_file, read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar, skipped_for_permission
 from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
@@ -39,6 +41,8 @@ OTHER_FORMS_TEXT = (
 )
 
 _OTHER_FILE_ADVICE = "If they are in another file, call it metadata.csv and put it there, or name it: `tags`."
+# Names of folders in which photos are stored by date or by cameras, such as 2019, 2019-07-14 Harz, DCIM and 100CANON
+_STORAGE_FOLDER = re.compile(r"(?:19|20)\d\d(?:\d\d|\d{4})?(?![^\W_])|(?:DCIM|\d{3}[A-Z0-9_]{5})$")
 N_SAMPLED = 200  # Number of images of which "auto" reads the keywords, to see whether people use them
 KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images and in the images
 
@@ -98,31 +102,35 @@ def _found_tags(
     folder: Path, files: Sequence[Path], columns: Mapping[str, object], **options: Unpack[TableOptions]
 ) -> TagsFound:
     """Return the first form of tags that is found in a folder; with `columns`, only tables count."""
-    tags = _metadata_tags(folder, options)
+    tables = _metadata_tags(folder, options)
+    tags = tables if tables.records else None
     if tags is None and not columns:
         store = store_in(folder)
         separator = options.get("separator")
         tags = read_store(store, folder, files) if store else _tags_of_images(folder, files, separator)
     if tags is not None:
-        return tags
+        return tags if tags is tables else tags._replace(remarks=[*tags.remarks, *tables.remarks])
     also_searched = "" if columns else OTHER_FORMS_TEXT
     problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA_FILES)}){also_searched}."
+    problem = " ".join([problem, *tables.remarks])
     raise NoTagsError(problem, setting="tags", value="auto", advice=_OTHER_FILE_ADVICE)
 
 
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
-    Nested folders are several tags; images directly in `folder` have no record. If all images are in folders named
-    train, valid(ation), val or test, these names are splits, not tags. A remark counts the folders.
+    Nested folders are several tags; images directly in `folder` have no record. Dates (``2019``, ``2019-07-14 Harz``,
+    and in these folders ``07``) and cameras' folders (``DCIM``, ``100CANON``) are no tags. If all images are in folders
+    named train, valid(ation), val or test, these names are splits, not tags. A remark counts the folders.
     """
     paths = [image.relative_to(folder) for image in images]
     has_splits = bool(paths) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD_SPLITS for p in paths)
     records, folders = [], set[Path]()
     for path in paths:
         name, parts = path.as_posix(), path.parts[:-1]
-        split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
-        if tags:
+        split, names = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
+        is_dated = any(map(_STORAGE_FOLDER.match, names))
+        if tags := [t for t in names if not _STORAGE_FOLDER.match(t) and not (is_dated and t[0].isdigit())]:
             records.append(record(name, tags, split, source=f"the folder of {name}"))
             folders.add(path.parent)
 
@@ -184,10 +192,11 @@ def _names_in_tree(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> 
         yield from (names[path] for path in exact_paths) if exact_paths else (tag,)
 
 
-def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
-    """Read the table of the folder itself, or else the tables of its sub-folders; None if it has no tables.
+def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound:
+    """Read the table of the folder itself, or else the tables of its sub-folders; without a table, no records.
 
-    Names in a sub-folder's table are relative to the sub-folder, which may also be a split.
+    Names in a sub-folder's table are relative to the sub-folder, which may also be a split. A sub-folder's table
+    without the columns of tags is another program's; a remark names it.
     """
     tables = [path for name in METADATA_FILES if (path := folder / name).is_file()][:1]
     if not tables:
@@ -195,41 +204,49 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
         visible_paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
         table_in_folder = {path.parent: path for path in visible_paths}  # a later one replaces an earlier one
         tables = [table_in_folder[parent] for parent in sorted(table_in_folder)]
-    if not tables:
-        return None
 
-    rows = []
+    rows: list[TagRecord] = []
+    remarks: list[str] = []
     for path in tables:
+        try:
+            table = read_table(path, **options)
+        except NoColumnError:
+            if path.parent == folder:
+                raise
+            remarks.append(f"Not read: {path}, which has no column of file names, or none of tags.")
+            continue
         parent = path.parent.relative_to(folder)
         folder_split = split_name(parent.parts[0]) if parent.parts else None
-        for row in read_table(path, **options):
+        for row in table:
             name = row.image if os.path.lexists(path.parent / row.image) else plain_name(row.image)
             split = row.split or (folder_split if folder_split in STANDARD_SPLITS else None)
             rows.append(row._replace(image=(parent / name).as_posix(), split=split))
 
     names = " and ".join(sorted({path.name for path in tables}))
-    location = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
-    return TagsFound(merged_by_image(rows), [f"Tags: {names}{location}."])
+    n_tables = len(tables) - len(remarks)
+    location = "" if folder / names in tables else f" in {count_of(n_tables, 'sub-folder')}"
+    return TagsFound(merged_by_image(rows), [f"Tags: {names}{location}.", *remarks] if rows else remarks)
 
 
 def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:
     """Read the texts next to images, or else keywords, or else folder names; None if the images have no tags.
 
-    Few images with keywords, such as stock photos in a folder per tag, don't count if there are names of folders.
+    Texts don't count if more images have keywords; few images with keywords, such as stock photos in a folder per tag,
+    don't count if there are names of folders. A remark names the tags that are not read.
     """
     sidecars, sample = Sidecars(), images[:: max(1, len(images) // N_SAMPLED)]
-    if any(sidecar(image) for image in images):
-        texts = read_sidecars(folder, images, separator)
-        others = read_keyword_tags(folder, [image for image in sample if sidecar(image) is None])
-        remark = (
-            "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' to read these."
-        )
-        return texts._replace(remarks=[*texts.remarks, remark]) if others.records else texts
-    has_sidecars = any(sidecars.of(image) for image in images)
-    if not has_sidecars and 10 * len(read_keyword_tags(folder, sample).records) < len(sample):
-        folder_tags = read_folder_tags(folder, images)
-        if folder_tags.records:
-            return folder_tags
+    n_texts = sum(sidecar(image) is not None for image in images)
+    n_keywords = len(read_keyword_tags(folder, [image for image in sample if sidecar(image) is None]).records)
+    has_texts = n_texts > 0 and n_texts * len(sample) >= n_keywords * len(images)
+    has_few_keywords = 10 * n_keywords < len(sample) and not any(map(sidecars.of, images))
+
+    others = read_sidecars(folder, images, separator) if has_texts else read_folder_tags(folder, images)
+    if has_texts or (has_few_keywords and others.records):
+        unread = "keywords in photos without a .txt" if has_texts else "keywords in a few photos"
+        remark = f"Not read: {unread}, or in their XMP files: choose the tags 'xmp' to read these."
+        return others._replace(remarks=[*others.remarks, remark]) if n_keywords else others
     tags = read_keyword_tags(folder, images)
-    tags = tags if tags.records else read_folder_tags(folder, images)
-    return tags if tags.records else None
+    if not tags.records:
+        return others if others.records else None
+    remark = f"Not read: a .txt beside {count_of(n_texts, 'photo')}: choose the tags '{folder}' to read these instead."
+    return tags._replace(remarks=[*tags.remarks, remark]) if n_texts else tags

@@ -123,7 +123,8 @@ def too_rare(min_count: int, n_photos: int) -> DataError:
     """Return the error for a corpus in which no tag is on enough photos."""
     return DataError(
         f"No tag is on {min_count} or more of the {count_of(n_photos, 'training photo')}.",
-        setting="min_count", value=min_count, advice="Lower `min_count`, or check the tags column of the tag file.",
+        setting="min_count", value=min_count,
+        advice="Lower `min_count`, or check the tags: one that begins with '-' means 'not'.",
     )  # fmt: skip
 
 

@@ -293,7 +293,7 @@ def cutoff_of(
         raise UserError(
             f"`{setting}` needs a run with confidences{' of held-out photos' * (calibration is not None)}.",
             setting=setting, value=requested[setting],
-            advice=f"Fit the run again with at least 20 tagged photos, or leave `{setting}` out.",
+            advice=f"Fit the run again with at least 20 photos, not all with the same tags, or leave `{setting}` out.",
         )  # fmt: skip
 
     cutoff: NDArray[np.float64] = np.full(calibration.slope.size, min_confidence or 0.0)

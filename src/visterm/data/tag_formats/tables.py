@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, NamedTuple, TextIO, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -32,12 +32,18 @@ JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 _NAME_COLUMN = "Rename the column of {0}, or name it in `tag_rules`: {1}_column = 'NAME'."
 _NAME_IMAGES, _NAME_TAGS = _NAME_COLUMN.format("file names", "image"), _NAME_COLUMN.format("tags", "tags")
+_MARKS, _NO_MARKS = {"1", "1.0", "x", "true", "yes"}, {"", "0", "0.0", "-1", "false", "no"}  # Of a tag, in its column
 _DELIMITERS = (",", "\t", ";", "|")
+_NUMBERED_TAGS = re.compile(rf"(?:{'|'.join(TAGS_COLUMNS)})[ _]?\d+ *", re.IGNORECASE)
 _SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line that tells Excel the delimiter
 
 
+class NoColumnError(TagFileError):
+    """A table lacks a column that is needed."""
+
+
 class Row(NamedTuple):
-    """One row of a table: its line number, and its cells by column."""
+    """One row of a table: its line number (its number in a list of JSON), and its cells by column."""
 
     line: int
     cells: dict[str, Any]
@@ -65,15 +71,16 @@ class TableForm(NamedTuple):
 
 
 def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRecord]:
-    """Read a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts: one record for each row.
+    """Read a CSV, TSV or JSON file, a DataFrame or a list of dicts: one record for each row.
 
-    JSON lines are recognised by the suffix or the first character. The delimiter of other tables is the one in a first
-    line such as ``sep=;``, which Excel supports, or else the one that yields the best header. COCO's JSON of instances
-    and data sets (`read_data_set`) are tables, too. Tag columns of the same name are joined. `options` may name columns
-    to use instead of `IMAGE_COLUMNS` and `TAGS_COLUMNS`; case is ignored. An optional column of `USER_COLUMNS` has the
-    owner of each image. Raises TagFileError if the file does not exist or is not UTF-8 (or UTF-16 with a byte-order
-    mark), a column is missing, a column other than the tags occurs twice, or a row is invalid: the message names file
-    and line.
+    JSON, in lines or in one list, is recognised by the suffix or the first character. A file without a column of tags
+    may have columns such as "tag 1" and "tag 2", or one for each tag with marks such as 1 and 0 in its cells. The
+    delimiter of other tables is the one in a first line such as ``sep=;``, which Excel supports, or else the one that
+    yields the best header. COCO's JSON of instances and data sets (`read_data_set`) are tables, too. Tag columns of the
+    same name are joined. `options` may name columns to use instead of `IMAGE_COLUMNS` and `TAGS_COLUMNS`; case is
+    ignored. An optional column of `USER_COLUMNS` has the owner of each image. Raises TagFileError if the file does not
+    exist or is not UTF-8 (or UTF-16 with a byte-order mark), a column is missing, a column other than the tags occurs
+    twice, or a row is invalid: the message names file and line.
     """
     if (table := as_table(source)) is not None:
         return table_records(table, **options)[1]
@@ -93,6 +100,7 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
     rows = table_rows(path, text, form)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
+    rows = _with_tags_in_one_column(rows, form) if options.get("tags_column") is None else rows
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     columns = _columns_of(form, names, f"The tag file {path}")
     return list(_records(path, lambda: rows, *columns, options.get("separator")))
@@ -136,8 +144,8 @@ def stream_table(path: Path, **options: Unpack[TableOptions]) -> Iterator[TagRec
     """Read a table row by row, in memory that does not grow with the table.
 
     Parameters, records and errors are those of `read_table`, except that in JSON lines the first object must have the
-    columns of images and tags. Without a separator, the file is read once beforehand, or up to three times if some
-    cells have ``;`` and others have commas.
+    columns of images and tags, and tags are in one column. Without a separator, the file is read once beforehand, or up
+    to three times if some cells have ``;`` and others have commas.
     """
     form = _tag_form(options)
     if (first_row := next(_streamed_rows(path, form), None)) is None:
@@ -151,20 +159,20 @@ def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
 
     Raises TagFileError if a row is invalid: the message names file and line.
     """
-    if path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{"):
-        return list(_json_rows(path, text.split("\n"), form.example))
-    return list(_delimited_rows(path, io.StringIO(text, newline=""), _delimiter(path, text, form)))
+    return list(_rows(path, io.StringIO(text, newline=""), form))
 
 
 @lru_cache(maxsize=256)
 def columns_named(requested: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns with the first of the requested names that exists; case and outer white space are ignored.
+    """Return the columns with the first of the requested names that exists.
 
-    The result has several columns if a table has several columns of that name.
+    Case and outer white space are ignored, and "File Name" is "file_name". The result has several columns if a table
+    has several columns of that name.
     """
+    column_of_key = [("_".join(column.casefold().split()), column) for column in names]
     for name in requested:
-        key = name.strip().casefold()
-        if columns := tuple(column for column in names if column.strip().casefold() == key):
+        requested_key = "_".join(name.casefold().split())
+        if columns := tuple(column for key, column in column_of_key if key == requested_key):
             return columns
     return ()
 
@@ -188,7 +196,7 @@ def required_column(requested: Sequence[str], names: Sequence[str], table: str, 
     the column (" of tags"), and ends with `advice`.
     """
     if (column := find_column(requested, names, table)) is None:
-        raise TagFileError(
+        raise NoColumnError(
             f"{table} has no column{of} named {' or '.join(map(repr, requested))}; its columns are: "
             f"{', '.join(names[:20]) or 'none'}{', …' if len(names) > 20 else ''}.",
             advice=advice,
@@ -210,6 +218,24 @@ def _columns_of(form: TableForm, names: Sequence[str], table: str) -> tuple[str,
     return image, tags
 
 
+def _with_tags_in_one_column(rows: list[Row], form: TableForm) -> list[Row]:
+    """Join columns such as "tag 1" and "tag 2", or a column for each tag with 1 or x where a photo has it."""
+    names = tuple(dict.fromkeys(name for row in rows for name in row.cells))
+    groups = (*form.columns, SPLIT_COLUMN, USER_COLUMNS)
+    images, has_tags, *others = (columns_named(tuple(group), names) for group in groups)
+    columns = [name for name in names if name not in (*images, *chain.from_iterable(others))]
+    if not images or has_tags or len(columns) < 2:
+        return rows
+    if numbered := [name for name in columns if _NUMBERED_TAGS.fullmatch(name)]:
+        tags = ["\n".join(str(row.cells.get(name) or "") for name in numbered) for row in rows]
+        return [Row(row.line, row.cells | {TAGS_COLUMNS[0]: text}) for row, text in zip(rows, tags, strict=True)]
+    marks = [[str(row.cells.get(name) or "").strip().casefold() for name in columns] for row in rows]
+    if not set().union(*marks) <= _MARKS | _NO_MARKS:
+        return rows
+    lists = ([name for name, mark in zip(columns, row_marks, strict=True) if mark in _MARKS] for row_marks in marks)
+    return [Row(row.line, row.cells | {TAGS_COLUMNS[0]: tags}) for row, tags in zip(rows, lists, strict=True)]
+
+
 def _records(
     path: Path | str, read: Callable[[], Iterable[Row]], images: str, tags: str, separator: str | None
 ) -> Iterator[TagRecord]:
@@ -226,32 +252,37 @@ def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
         with open_text(path, encoding="latin-1") as file:
             encoding = "utf-16" if file.read(2).encode("latin-1") in UTF16 else "utf-8-sig"
         with open_text(path, encoding=encoding, newline="") as file:
-            first_line = file.readline()
-            while first_line and not first_line.strip():
-                first_line = file.readline()
-            file.seek(0)
-            if path.suffix.lower() in JSON_SUFFIXES or first_line.lstrip().startswith("{"):
-                yield from _json_rows(path, file, form.example)
-            else:
-                yield from _delimited_rows(path, file, _delimiter(path, first_line, form))
+            yield from _rows(path, file, form)
     except OSError as error:
         raise TagFileError(f"The tag file {path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise TagFileError(f"The tag file {path} is not UTF-8 ({error}). Save it as 'UTF-8' or 'CSV UTF-8'.") from error
 
 
+def _rows(path: Path, file: TextIO, form: TableForm) -> Iterator[Row]:
+    first_line = next((line for line in file if line.strip()), "")
+    file.seek(0)
+    if path.suffix.lower() in JSON_SUFFIXES or first_line.lstrip().startswith("{"):
+        return _json_rows(path, file, form.example)
+    return _delimited_rows(path, file, _delimiter(path, first_line, form))
+
+
 def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    """Yield an object of each line, or the entries of a list over all lines, whose numbers then count as lines."""
+    numbered_lines = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    for index, (number, text) in enumerate(numbered_lines):
+        is_list = index == 0 and text.lstrip().startswith("[")
+        text = "\n".join([text, *(line for _, line in numbered_lines)]) if is_list else text
         try:
-            cells = json.loads(line, object_pairs_hook=_without_repeats)
+            value = json.loads(text, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError) as error:
-            raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object per line.") from error
-        if not isinstance(cells, dict):
-            type_name = type(cells).__name__
-            raise TagFileError(f"{path}, line {number}: {type_name}; expected a JSON object such as {example}.")
-        yield Row(number, cells)
+            expected = "expected one object per line, or a list of objects"
+            raise TagFileError(f"{path}, line {number}: not JSON ({error}); {expected}.") from error
+        for line, cells in enumerate(value, start=1) if is_list else [(number, value)]:
+            if not isinstance(cells, dict):
+                type_name = type(cells).__name__
+                raise TagFileError(f"{path}, line {line}: {type_name}; expected a JSON object such as {example}.")
+            yield Row(line, cells)
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -266,8 +297,10 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
+    next_line = 1
     try:
         for fields in reader:
+            line, next_line = next_line, reader.line_num + 1  # a row may have several lines
             is_sep = header is None and _SEP_LINE.fullmatch(delimiter.join(fields)) is not None
             if is_sep or not any(field.strip() for field in fields):
                 continue
@@ -276,19 +309,19 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
                 continue
             if any(field.strip() for field in fields[len(header) :]):
                 raise TagFileError(
-                    f"{path}, line {reader.line_num}: {len(fields)} fields, but the first line names {len(header)} "
+                    f"{path}, line {line}: {len(fields)} fields, but the first line names {len(header)} "
                     'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or separate tags by ;.'
                 )
             cells = [unguarded(cell) if cell.startswith(GUARD) else cell for cell in fields]
-            yield Row(reader.line_num, dict(zip(header, cells, strict=False)))
+            yield Row(line, dict(zip(header, cells, strict=False)))
     except csv.Error as error:
         advice = f'A cell may have {csv.field_size_limit():,} letters. Check the quotes (") of this row, or shorten it.'
-        raise TagFileError(f"{path}, line {reader.line_num}: {error}. {advice}") from error
+        raise TagFileError(f"{path}, line {next_line}: {error}. {advice}") from error
 
 
-def _delimiter(path: Path, text: str, form: TableForm) -> str:
+def _delimiter(path: Path, first_line: str, form: TableForm) -> str:
     """Return the delimiter of a line ``sep=``, or the one that yields a header with most of the expected columns."""
-    header = next((line for line in text.splitlines() if line.strip()), "")
+    header = first_line.strip("\r\n")
     if sep_line := _SEP_LINE.fullmatch(header):
         return sep_line[2]
     if path.suffix.lower() in (".tsv", ".tab"):
@@ -334,6 +367,7 @@ def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[
         if isinstance(cell, str):
             texts.append(cell)
             continue
+        cell = [cell] if type(cell) is int else cell  # such as 2019, a photo's only keyword in the JSON of exiftool
         values = cell.tolist() if isinstance(cell, np.ndarray) else [] if cell is None else cell
         if isinstance(values, tuple | set | frozenset):
             values = list(values) if isinstance(values, tuple) else sorted(values)
