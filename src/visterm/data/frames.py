@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from html import escape
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -38,25 +37,22 @@ class FrameTable(NamedTuple):
 
     names: list[object]
     column: Callable[[object], list[Any]]  # Returns the cells of a column, one per row; None for an empty cell
-    series: Callable[[object], Any] | None = None  # Returns a column as the library's own series
+    frame: Any = None  # The DataFrame, if there is one, as narwhals has it
 
     def cells(self, name: object) -> list[Any]:
         """Return the cells of a column, with None for pandas' missing values."""
-        cells = self.column(name)
-        if set(map(type, cells)) <= {str, int}:  # a call for each cell takes ten times as long
-            return cells
-        return [None if is_missing(cell) else cell for cell in cells]
+        return _with_none(self.column(name))
 
     def numbered(self, name: object) -> tuple[list[Any], NDArray[np.int64]]:
         """Return the distinct cells of a column, and for each row which of these it has."""
-        series = None if self.series is None else self.series(name)
+        series = None if self.frame is None else self.frame.get_column(name).to_native()
         if hasattr(series, "factorize"):  # pandas numbers cells without a Python object for each
             numbers, values = series.factorize(use_na_sentinel=False)
-            return values.tolist(), numbers
+            return _with_none(values.tolist()), numbers
         cells = self.column(name)
-        numbers_seen: defaultdict[Any, int] = defaultdict(count().__next__)
-        numbers = np.fromiter(map(numbers_seen.__getitem__, cells), np.int64, len(cells))
-        return list(numbers_seen), numbers
+        number_of = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
+        numbers = np.fromiter(map(number_of.__getitem__, cells), np.int64, len(cells))
+        return _with_none(list(number_of)), numbers
 
 
 def as_table(value: object) -> FrameTable | None:
@@ -91,10 +87,7 @@ def as_table(value: object) -> FrameTable | None:
     frame = _narwhal(value)
     if frame is None or not hasattr(frame, "columns"):
         return None
-    columns = frame.get_column
-    return FrameTable(
-        list(frame.columns), lambda name: list(columns(name).to_list()), lambda name: columns(name).to_native()
-    )
+    return FrameTable(list(frame.columns), lambda name: list(frame.get_column(name).to_list()), frame)
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -143,7 +136,7 @@ def lists_of_tags(y: object) -> list[Any] | None:
             f"The tags of an image are the text {text!r}; expected a list of tags for each image.",
             setting="y", value=text, advice=f'Split the column: frame["tags"].str.split("{separator}").',
         )  # fmt: skip
-    y = [[] if is_missing(tags) else tags for tags in y]
+    y = [[] if _is_missing(tags) else tags for tags in y]
     if not all(isinstance(tags, list | tuple | set | frozenset | np.ndarray) for tags in y):
         return None
     return y if isinstance(next((tag for tags in y for tag in tags), None), str) else None
@@ -257,8 +250,13 @@ def _narwhal(value: Any) -> Any:
     return frame if isinstance(frame, narwhals.DataFrame | narwhals.Series) else None
 
 
-def is_missing(cell: object) -> bool:
-    """Return whether a cell is empty: None, NaN, or a missing value of pandas."""
+def _with_none(cells: list[Any]) -> list[Any]:
+    if set(map(type, cells)) <= {str, int}:  # a call for each cell takes ten times as long
+        return cells
+    return [None if _is_missing(cell) else cell for cell in cells]
+
+
+def _is_missing(cell: object) -> bool:
     return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 

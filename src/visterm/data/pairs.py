@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.data.frames import as_table, is_missing
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.frames import as_table
 from visterm.data.tag_formats.tables import TableForm, required_column, table_rows
-from visterm.data.tag_queries import HeldOutTags, hold_one_out
 from visterm.data.text_files import read_text
 
 Names: TypeAlias = "Sequence[object] | NDArray[Any] | None"
@@ -78,12 +78,8 @@ class Pairs:
     ) -> Pairs:
         """Read pairs; the parameters are those of `visterm.fit_pairs`.
 
-        Raises
-        ------
-        DataError
-            If a column is missing, a cell is empty, a weight isn't a number above 0, or there are no pairs.
-        ShapeError
-            If there are more or fewer names than rows or columns.
+        Raises DataError if a column is missing, a cell is empty, a weight isn't a number above 0, or there are no
+        pairs; ShapeError if there are more or fewer names than rows or columns.
         """
         if isinstance(source, Pairs):
             return source
@@ -123,11 +119,10 @@ class Pairs:
             names.append(array)
         return cls(names[0], names[1], csr, has_weights=bool((csr.data != 1).any()))
 
-    def hold_one_out(self, rng: np.random.Generator) -> HeldOutTags:
-        """Hold out a random item of each user with two or more; raise DataError if there is no such user."""
-        if self.weights.nnz and np.diff(self.weights.indptr).max() < 2:
-            raise DataError("No user has two items or more, of which one could be held out.")
-        return hold_one_out(self.weights, rng)
+    def vocabulary(self) -> Vocabulary:
+        """Return the items as tags, with their numbers of users; raise DataError if two names differ only in case."""
+        n_users = np.bincount(self.weights.indices, minlength=self.items.size)
+        return Vocabulary(list(map(str, self.items.tolist())), n_users)
 
     @cached_property
     def user_rows(self) -> dict[str, int]:
@@ -140,16 +135,18 @@ class Pairs:
         return dict(zip(map(str, self.items.tolist()), range(self.items.size), strict=True))
 
 
-def positions_of(names: Names, known: dict[str, int], kind: str) -> NDArray[np.int64]:
-    """Return the rows of users, or the columns of items, by name (None: all).
+def positions_of(names: Names, pairs: Pairs, kind: str) -> NDArray[np.int64]:
+    """Return the rows of users, or the columns of items (`kind`: "user" or "item"), by name; None: all.
 
     Raises UserError for the first unknown name, or if there are no names.
     """
-    if names is None:
-        return np.arange(len(known))
+    all_names = pairs.users if kind == "user" else pairs.items
+    if names is None or (isinstance(names, np.ndarray) and np.array_equal(names, all_names)):
+        return np.arange(all_names.size)
     wanted: list[Any] = names if isinstance(names, list) else np.atleast_1d(np.asarray(names)).tolist()
     if not wanted:
         raise UserError(setting=f"{kind}s", value=wanted, expected=f"one {kind} or more, or None for all")
+    known = pairs.user_rows if kind == "user" else pairs.item_columns
     positions = np.fromiter(map(known.get, map(str, wanted), repeat(-1)), np.int64, len(wanted))
     if (positions < 0).any():
         unknown = wanted[int(positions.argmin())]
@@ -181,7 +178,7 @@ def _columns(source: Any, requested: dict[str, str]) -> tuple[dict[str, Column],
     for role, alternatives in accepted.items():
         name = required_column(alternatives, names, label, f" of {role}s", f"Name it: `{role}`.")
         values, numbers = table.numbered(name)
-        empty = [number for number, value in enumerate(values) if is_missing(value) or value == ""]
+        empty = [values.index(value) for value in (None, "") if value in values]
         if empty or not values:
             row = int(np.isin(numbers, empty).argmax()) if empty else 0
             raise DataError(f"{label} has no {role} in row {row + 1:,} (column '{name}'). Remove such rows.")
@@ -201,7 +198,7 @@ def _named(name: str, values: NDArray[Any], numbers: NDArray[np.int64]) -> tuple
 def as_names(values: NDArray[Any]) -> NDArray[Any]:
     """Return whole numbers, or texts that are all whole numbers, as int64, and anything else as texts."""
     is_number = values.dtype.kind in "iuf"
-    if not is_number and all(isinstance(value, str) and value.isdecimal() for value in values.tolist()):
+    if not is_number and all(isinstance(value, str) and value.isdecimal() for value in values):
         is_number = (values.astype(np.int64).astype(str) == values.astype(str)).all()  # "07" is a name
     return values.astype(np.int64 if is_number else str)
 

@@ -18,6 +18,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.data.frames import Framed
 from visterm.data.pairs import PairColumns, Pairs, PairSource, positions_of
+from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.topk import top_k
 from visterm.metrics.report import measure
 from visterm.metrics.significance import interval_of
@@ -86,12 +87,8 @@ def evaluate_pairs(
     PairMeasures
         Intervals are of the bootstrap over users or items; coverage and popularity have none.
 
-    Raises
-    ------
-    UserError
-        If a metric is sampled or unknown, or a temporal split has no times.
-    DataError
-        If nothing is held out.
+    Raises UserError if a metric is sampled or unknown, or a temporal split has no times; DataError if nothing is held
+    out.
     """
     check_choice(split, "split", ("leave-one-out", "random", "temporal"))
     check_choice(by, "by", ("user", "item"))
@@ -145,7 +142,7 @@ def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> 
     """Return the pairs to learn from, and the held-out pairs as a matrix of ones."""
     weights = pairs.weights
     if split == "leave-one-out":
-        rest = pairs.hold_one_out(rng).rest
+        rest = hold_one_out(weights, rng).rest
     else:
         if split == "temporal" and pairs.times is None:
             raise UserError("A temporal split needs times.", setting="time", advice="Name the column: `time`.")
@@ -160,8 +157,8 @@ def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> 
 
 def _held_out(train: Pairs, test: Pairs) -> sp.csr_array:
     """Return the pairs of the test that are not learned, as a matrix of ones."""
-    users = identity_rows(train.users.size)[positions_of(test.users, train.user_rows, "user")]
-    items = identity_rows(train.items.size)[positions_of(test.items, train.item_columns, "item")]
+    users = identity_rows(train.users.size)[positions_of(test.users, train, "user")]
+    items = identity_rows(train.items.size)[positions_of(test.items, train, "item")]
     pairs = as_csr(users.T @ (test.weights > 0) @ items)
     held_out = as_csr(pairs - pairs.multiply(train.weights > 0))
     if not held_out.nnz:

@@ -27,6 +27,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import Place, whole_file
 from visterm.data.frames import Framed
 from visterm.data.pairs import Names, PairColumns, Pairs, PairSource, as_names, positions_of
+from visterm.data.tag_queries import hold_one_out
 from visterm.encoders.by_name import Ids
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
@@ -124,7 +125,12 @@ class Recommender(Estimator):
             features.resize(weights.shape[0], features.shape[1])
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
         has_weights = pairs.has_weights or (item_features is not None and bool((weights.data != 1).any()))
-        _refuse_unused(model, weight=has_weights, user_features=user_features is not None)
+        name = MODELS.name_of(model)
+        if has_weights and not model.uses_pair_weights:
+            others = "auto, ease, knn, als, wsabie or vse_ens (`matrix > 0` has no weights)"
+            raise _unused(name, "weight", others)
+        if user_features is not None and name in BY_NUMBER_ONLY:
+            raise _unused(name, "user_features", "wsabie or vse_ens")
 
         given = as_csr(weights > 0) if has_weights else weights
         side = SideKnowledge(pair_weights=weights if has_weights else None)
@@ -142,9 +148,7 @@ class Recommender(Estimator):
         training = self._fit_rows("have a run")
         encoder, names = Ids(), list(map(str, self.users_.tolist()))
         encoder.fit([*names, *(f"feature {row}" for row in range(self._rows.shape[0] - len(names)))])
-        n_users = np.bincount(self.pairs_.weights.indices, minlength=self.items_.size)
-        vocabulary = Vocabulary(list(map(str, self.items_.tolist())), n_users)
-        training = training._replace(vocabulary=vocabulary, names=encoder.names_)
+        training = training._replace(vocabulary=self.pairs_.vocabulary(), names=encoder.names_)
         return Run.of_parts(learned_of(Learned(encoder=encoder, model=self.model_), training))
 
     def recommend(
@@ -163,10 +167,7 @@ class Recommender(Estimator):
         among : sequence, optional
             Names of the only items to recommend; None: all.
 
-        Raises
-        ------
-        UserError
-            If a user or an item is unknown.
+        Raises UserError if a user or an item is unknown.
         """
         return _joined(self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among))
 
@@ -200,7 +201,7 @@ class Recommender(Estimator):
         cosine of the items' vectors. Raises UserError if an item is unknown, or the model has neither.
         """
         check_fitted(self)
-        wanted = positions_of(items, self.pairs_.item_columns, "item")
+        wanted = positions_of(items, self.pairs_, "item")
         ones = identity_rows(self.items_.size)
         for model in (self.model_, *getattr(self.model_, "members_", ())):
             if isinstance(model, FoldsIn) and sp.issparse(model.fold_in(ones[:1])):  # each item's weights, not vectors
@@ -214,7 +215,7 @@ class Recommender(Estimator):
     def similar_users(self, users: Names = None, k: int = 10) -> Recommendations:
         """Return the users nearest to users (None: all) by the cosine of their rows; `items` are users."""
         check_fitted(self)
-        wanted = positions_of(users, self.pairs_.user_rows, "user")
+        wanted = positions_of(users, self.pairs_, "user")
         units = unit_rows(self._user_rows(np.arange(self.users_.size)))
         return _most_similar(units, units, self.users_, wanted, k)
 
@@ -228,16 +229,13 @@ class Recommender(Estimator):
         **columns
             As in `fit_pairs`: `user`, `item`, `weight`, `users`.
 
-        Raises
-        ------
-        UserError
-            If an item is unknown, or the model cannot fold users in.
+        Raises UserError if an item is unknown, or the model cannot fold users in.
         """
         self._fit_rows("fold new users in")
         if sp.issparse(pairs):
             columns.setdefault("items", self.items_)
         new = Pairs.of(pairs, **columns)
-        columns_of_items = identity_rows(self.items_.size)[positions_of(new.items, self.pairs_.item_columns, "item")]
+        columns_of_items = identity_rows(self.items_.size)[positions_of(new.items, self.pairs_, "item")]
         weights = as_csr(new.weights @ columns_of_items)
         folded, rows = copy(self), folded_rows(self.model_, weights, self._rows, self.pairs_.weights)
         folded._set(self.model_, replace(new, items=self.items_, weights=weights, times=None), rows)
@@ -250,7 +248,7 @@ class Recommender(Estimator):
         """
         training = self._fit_rows("add items")
         new = Pairs.of(pairs, **columns)
-        users = positions_of(new.users, self.pairs_.user_rows, "user")
+        users = positions_of(new.users, self.pairs_, "user")
         if known := [name for name in new.items.astype(str).tolist() if name in self.pairs_.item_columns]:
             raise UserError(f"{known[0]!r} is an item already.", setting="pairs", advice="Fit again.")
         model = self.model_
@@ -268,7 +266,7 @@ class Recommender(Estimator):
 
     def score(self, X: PairSource, y: object = None) -> float:
         """Return the mean reciprocal rank of one hidden item of each user, whose other pairs are folded in."""
-        hidden = Pairs.of(X).hold_one_out(np.random.default_rng(0))
+        hidden = hold_one_out(Pairs.of(X).weights, np.random.default_rng(0))
         scores = partial(self.fold_in(hidden.known).score_blocks, np.arange(hidden.images.size))
         return evaluate(scores, hidden.held, ["mrr"], exclude=hidden.known)["mrr"]
 
@@ -309,10 +307,10 @@ class Recommender(Estimator):
     ) -> Iterator[Recommendations]:
         """Yield the best items of some users after another, as `recommend`."""
         check_fitted(self)
-        wanted = positions_of(users, self.pairs_.user_rows, "user")
+        wanted = positions_of(users, self.pairs_, "user")
         columns: Any = slice(None)
         if among is not None:
-            columns = np.unique(positions_of(among, self.pairs_.item_columns, "item"))
+            columns = np.unique(positions_of(among, self.pairs_, "item"))
         blocks = ((wanted[rows], scores) for rows, scores in self.score_blocks(wanted))
         return _best(blocks, self.users_, self.items_, k, self.pairs_.weights if exclude_seen else None, columns)
 
@@ -380,17 +378,8 @@ def fit_pairs(
         items with this feature. Values other than 1 are weights.
     progress : Progress, optional
 
-    Returns
-    -------
-    Recommender
-        Fitted.
-
-    Raises
-    ------
-    DataError
-        If pairs can't be read (`Pairs.of`).
-    UserError
-        If the model is unknown, or doesn't use weights or features.
+    Raises DataError if pairs can't be read (`Pairs.of`); UserError if the model is unknown, or doesn't use weights or
+    features.
 
     Examples
     --------
@@ -410,17 +399,10 @@ def _features(matrix: Any, setting: str, n_rows: int) -> sp.csr_array:
     return features
 
 
-def _refuse_unused(model: Annotator, *, weight: bool, user_features: bool) -> None:
-    """Raise UserError if there are weights, or features of users, that a model doesn't use."""
-    name = MODELS.name_of(model)
-    if weight and not model.uses_pair_weights:
-        setting, others = "weight", "auto, ease, knn, als, wsabie or vse_ens (`matrix > 0` has no weights)"
-    elif user_features and name in BY_NUMBER_ONLY:
-        setting, others = "user_features", "wsabie or vse_ens"
-    else:
-        return
+def _unused(name: str, setting: str, others: str) -> UserError:
+    """Return the error for a setting that a model doesn't use, with the `others` that do."""
     advice = f"Leave it out, or choose another `model`: {others}."
-    raise UserError(f"The model '{name}' doesn't use `{setting}`.", setting=setting, advice=advice)
+    return UserError(f"The model '{name}' doesn't use `{setting}`.", setting=setting, advice=advice)
 
 
 def _most_similar(U: Any, V: Any, names: NDArray[Any], wanted: NDArray[np.int64], k: int) -> Recommendations:
