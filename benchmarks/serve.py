@@ -201,9 +201,9 @@ def served(catalogue: Path) -> Iterator[tuple[str, int]]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            found = re.search(r"http://127\.0\.0\.1:\d+", server.stderr.readline())
+            found = re.search(r"http://127\.0\.0\.1:\d+", told := server.stderr.readline())
             if found is None:
-                raise SystemExit("The service did not start.")
+                raise SystemExit(f"The service did not start: {told}{server.stderr.read()}")
             yield found[0], server.pid
         finally:
             server.send_signal(signal.SIGINT)

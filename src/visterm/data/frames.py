@@ -45,7 +45,7 @@ class FrameTable(NamedTuple):
 
     def numbered(self, name: object) -> tuple[list[Any], NDArray[np.int64]]:
         """Return the distinct cells of a column, and for each row which of these it has."""
-        series = None if self.frame is None else self.frame.get_column(name).to_native()
+        series: Any = None if self.frame is None else self.frame.get_column(name).to_native()
         if hasattr(series, "factorize"):  # pandas numbers cells without a Python object for each
             numbers, values = series.factorize(use_na_sentinel=False)
             return _with_none(values.tolist()), numbers

@@ -220,4 +220,4 @@ def _ranks(name: str, values: NDArray[Any], numbers: NDArray[np.int64]) -> NDArr
         times = values if values.dtype.kind in "iufM" else values.astype("datetime64[us]")
     except (TypeError, ValueError) as error:
         raise DataError(f"The column '{name}' has {values[0]!r:.60}; expected numbers, dates or ISO 8601.") from error
-    return np.unique(times, return_inverse=True)[1][numbers] + 1.0
+    return np.unique(times, return_inverse=True)[1].astype(np.float64)[numbers] + 1

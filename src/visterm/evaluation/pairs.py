@@ -146,7 +146,7 @@ def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> 
     else:
         if split == "temporal" and pairs.times is None:
             raise UserError("A temporal split needs times.", setting="time", advice="Name the column: `time`.")
-        order = rng.random(weights.nnz) if split == "random" else pairs.times
+        order: Any = rng.random(weights.nnz) if split == "random" else pairs.times
         is_learned = order <= np.quantile(order, 1 - share, method="lower")
         rest = as_csr(sp.csr_array((weights.data * is_learned, weights.indices, weights.indptr), shape=weights.shape))
     held_out = as_csr(weights - rest) > 0

@@ -203,8 +203,9 @@ class Recommender(Estimator):
         check_fitted(self)
         wanted = positions_of(items, self.pairs_, "item")
         ones = identity_rows(self.items_.size)
-        for model in (self.model_, *getattr(self.model_, "members_", ())):
-            if isinstance(model, FoldsIn) and sp.issparse(model.fold_in(ones[:1])):  # each item's weights, not vectors
+        members: list[Any] = [self.model_, *getattr(self.model_, "members_", ())]
+        for model in [member for member in members if isinstance(member, FoldsIn)]:
+            if sp.issparse(model.fold_in(ones[:1])):  # the item's weights, not a vector
                 return _most_similar(model.fold_in(ones), model._tag_rows(), self.items_, wanted, k)
         vectors = tag_vectors(self.model_)
         if vectors is None or vectors.shape[1] < 2:
