@@ -125,12 +125,11 @@ class Recommender(Estimator):
             features.resize(weights.shape[0], features.shape[1])
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
         has_weights = pairs.has_weights or (item_features is not None and bool((weights.data != 1).any()))
-        name = MODELS.name_of(model)
         if has_weights and not model.uses_pair_weights:
             others = "auto, ease, knn, als, wsabie or vse_ens (`matrix > 0` has no weights)"
-            raise _unused(name, "weight", others)
-        if user_features is not None and name in BY_NUMBER_ONLY:
-            raise _unused(name, "user_features", "wsabie or vse_ens")
+            raise _unused(model, "weight", others)
+        if user_features is not None and MODELS.name_of(model) in BY_NUMBER_ONLY:
+            raise _unused(model, "user_features", "wsabie or vse_ens")
 
         given = as_csr(weights > 0) if has_weights else weights
         side = SideKnowledge(pair_weights=weights if has_weights else None)
@@ -203,8 +202,9 @@ class Recommender(Estimator):
         check_fitted(self)
         wanted = positions_of(items, self.pairs_, "item")
         ones = identity_rows(self.items_.size)
-        members: list[Any] = [self.model_, *getattr(self.model_, "members_", ())]
-        for model in [member for member in members if isinstance(member, FoldsIn)]:
+        members = self.model_, *getattr(self.model_, "members_", ())
+        able: list[Any] = [member for member in members if isinstance(member, FoldsIn)]
+        for model in able:
             if sp.issparse(model.fold_in(ones[:1])):  # the item's weights, not a vector
                 return _most_similar(model.fold_in(ones), model._tag_rows(), self.items_, wanted, k)
         vectors = tag_vectors(self.model_)
@@ -400,10 +400,10 @@ def _features(matrix: Any, setting: str, n_rows: int) -> sp.csr_array:
     return features
 
 
-def _unused(name: str, setting: str, others: str) -> UserError:
+def _unused(model: Annotator, setting: str, others: str) -> UserError:
     """Return the error for a setting that a model doesn't use, with the `others` that do."""
-    advice = f"Leave it out, or choose another `model`: {others}."
-    return UserError(f"The model '{name}' doesn't use `{setting}`.", setting=setting, advice=advice)
+    problem = f"The model '{MODELS.name_of(model)}' doesn't use `{setting}`."
+    return UserError(problem, setting=setting, advice=f"Leave it out, or choose another `model`: {others}.")
 
 
 def _most_similar(U: Any, V: Any, names: NDArray[Any], wanted: NDArray[np.int64], k: int) -> Recommendations:
