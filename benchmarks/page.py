@@ -11,16 +11,11 @@ with this process. Wants visterm-research and the extras `map` and `web`, playwr
 
 from __future__ import annotations
 
-import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +23,7 @@ import numpy as np
 from harness.runs import machine, options, parse, say, spread, write
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
-from serve import processor_seconds
+from serve import processor_seconds, served
 
 from visterm.data.corpus import Corpus
 from visterm.library.catalogue import Catalogue
@@ -69,22 +64,6 @@ def make_catalogue(folder: Path, n_photos: int) -> Path:
     draw_map(catalogue)
     catalogue.stored.close()
     return folder / "catalogue"
-
-
-@contextmanager
-def served(catalogue: Path) -> Iterator[tuple[str, int]]:
-    """Serve a catalogue by a process of its own, and yield the address and the id of the process."""
-    command = [sys.executable, "-m", "visterm", "serve", str(catalogue), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stderr is not None
-            found = re.search(r"http://127\.0\.0\.1:\d+", server.stderr.readline())
-            if found is None:
-                raise SystemExit("The service did not start.")
-            yield found[0], server.pid
-        finally:
-            server.send_signal(signal.SIGINT)
-            server.wait(60)
 
 
 def play(

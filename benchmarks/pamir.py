@@ -28,6 +28,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_queries import queries_of_tags
 from visterm.encoders.visterms import Visterms
 from visterm.models.pamir.pamir import TripletTraining
+from visterm_research.comparison.image_problems import unit_rows
 
 STEPS = 2_530_000
 """PAMIR, Table V."""
@@ -86,10 +87,6 @@ def weighed(Y: Any) -> tuple[sp.csr_array, sp.csr_array]:
     queries = queries_of_tags(Y, max_words=None)
     idf = inverse_frequencies(np.asarray(Y.sum(axis=0)).ravel(), Y.shape[0])
     return weigh_words(queries.words, idf), queries.relevant
-
-
-def unit_rows(X: sp.csr_array) -> sp.csr_array:
-    return sp.csr_array(X / np.sqrt(X.multiply(X).sum(axis=1))[:, None], dtype=np.float32)
 
 
 def ours(problem: Problem, n_steps: int, W: np.ndarray) -> tuple[float, int]:

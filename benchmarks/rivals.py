@@ -9,7 +9,11 @@ All have one thread, and take turns: seconds are those of a fit and of the score
 judged, or with `--validation` a part of the training rows. Differences in MAP over images have paired 95 % bootstrap
 intervals. F1 is that of the means of precision and recall over tags, with five tags or those that `best_f1` gives.
 
+`--through` instead compares `fit_pairs` and `evaluate_pairs` with the calls below them, on the sets by number: the
+same values, and the least seconds of the processor of `--runs` turns.
+
     python benchmarks/rivals.py ../shared --cache CACHE --seed 1 --json docs/figures/rivals.json
+    python benchmarks/rivals.py ../shared --through --data number --runs 9 --json docs/figures/recommenders.json
     make docs    # the tables of docs/benchmarks.md, from the JSON; `--data Corel5k --data number` renews these sets
 """
 
@@ -20,12 +24,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from harness import data_sets as sets
 from harness.data_sets import Problem, Rows
@@ -35,9 +42,12 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
+import visterm
 from visterm.core.tables import MODELS
+from visterm.kernels.topk import top_k
 from visterm.metrics import average_precisions, evaluate
-from visterm.metrics.significance import paired_bootstrap
+from visterm.metrics.report import measure as values_of
+from visterm.metrics.significance import interval_of, paired_bootstrap
 from visterm.models.blend.candidates import BY_NUMBER, DEFAULT_CANDIDATES
 from visterm.models.confidence.calibration import HeldOutChances, cutoff_of_best_f1, f1_score
 from visterm.models.confidence.fit_calibration import fit_calibration
@@ -45,6 +55,7 @@ from visterm.models.confidence.fit_calibration import fit_calibration
 METRICS = ["map", "word_map", "p@5", "n_plus@5", "tag_p@5", "tag_r@5", "tag_f1@5"]
 PAIRED, NUS_IMAGES, SCENES, DIM = 5_000, 20_000, 1_000, 100
 WARM = 700  # Images of the fit that compiles; `auto` holds out images of 600 and more
+BY_PAIRS = {"ease": 1, "knn": 1, "wsabie": 4, "auto": 4}  # Models, and turns of which they take one
 COLUMNS = ("MAP", "`auto` minus this", "word MAP", "processor")
 
 
@@ -59,14 +70,9 @@ class Ours:
         return self.model.decision_function(rows.features(rows.judged))
 
 
-def logistic_regression(rows: Rows) -> Any:
-    """Fit a classifier per tag, and return chances."""
-    return OneVsRestClassifier(LogisticRegression()).fit(rows.X, rows.Y.toarray() > 0).predict_proba(rows.judged)
-
-
-def network(rows: Rows) -> Any:
-    """Fit a network with one hidden layer, and return chances."""
-    return MLPClassifier(random_state=0).fit(rows.X, rows.Y.toarray() > 0).predict_proba(rows.judged)
+def chances(model: Any, rows: Rows) -> Any:
+    """Fit a classifier of scikit-learn, and return chances."""
+    return model.fit(rows.X, rows.Y.toarray() > 0).predict_proba(rows.judged)
 
 
 def ease(rows: Rows, penalty: float = 100.0) -> Any:
@@ -95,7 +101,10 @@ def lightfm(rows: Rows) -> Any:
     return model.get_user_representations()[1][rows.judged] @ tags.T + biases
 
 
-FEATURE_RIVALS = {"scikit-learn LogisticRegression": logistic_regression, "scikit-learn MLPClassifier": network}
+FEATURE_RIVALS = {
+    "scikit-learn LogisticRegression": partial(chances, OneVsRestClassifier(LogisticRegression())),
+    "scikit-learn MLPClassifier": partial(chances, MLPClassifier(random_state=0)),
+}
 NUMBER_RIVALS = {"EASE in NumPy": ease, "implicit ALS": als, "LightFM": lightfm}
 PACKAGES = {"implicit ALS": "implicit", "LightFM": "lightfm"}
 MISSING = [name for name, package in PACKAGES.items() if find_spec(package) is None]
@@ -150,8 +159,8 @@ def in_turns(rows: Rows, programs: dict[str, Callable[[Rows], Any]], runs: int) 
     """Run the programs in turn; return the scores of each, and the seconds of the processor and of the clock."""
     scores: dict[str, Any] = {}
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
-    for _ in range(runs):
-        for name, program in programs.items():
+    for turn in range(runs):  # in both orders, as what comes later finds warm caches
+        for name, program in list(programs.items())[:: 1 - turn % 2 * 2]:
             processor, clock = time.process_time(), time.perf_counter()
             made = np.asarray(program(rows))
             seconds[name].append((time.process_time() - processor, time.perf_counter() - clock))
@@ -179,6 +188,47 @@ def measure(rows: Rows, runs: int) -> dict[str, Any]:
     entry["weights"] = {each["model"]: each["weight"] for each in auto.model.report_}
     if rows.X is not None:
         entry |= {"lift": auto.model.lift_, "with best_f1": with_cutoffs(auto.model, rows, scores["auto"])}
+    return entry
+
+
+def through(rows: Rows, runs: int) -> dict[str, Any]:
+    """Compare the interface for pairs, from a matrix and from a frame of pandas, with the calls below it."""
+    users, items = rows.Y.nonzero()
+    frame = pd.DataFrame({"user": np.char.add("u", users.astype(str)), "item": items})
+    test, settings = sp.csr_array(rows.features(rows.judged).T @ rows.right), {"random_state": 0, "n_jobs": 1}
+
+    def fit(name: str, _: Any, Y: sp.csr_array = rows.Y) -> Any:
+        return MODELS.create(name).set_known(**settings).fit(None, Y)
+
+    def fit_frame(name: str, _: Any) -> Any:
+        (users, names), (items, tags) = (pd.factorize(frame[role], sort=True) for role in ("user", "item"))
+        pairs = np.ones(users.size, np.float32), (users, items)
+        return fit(name, _, sp.csr_array(pairs, shape=(names.size, tags.size)))
+
+    def judge(name: str, _: Any) -> Any:
+        scores = fit(name, _).decision_function(rows.features(rows.judged))
+        values = values_of(scores, rows.right, ["r@10", "ndcg@10", "mrr"], exclude=rows.known).values()
+        means = [interval_of(each).mean for each in values]
+        scores[rows.known.nonzero()] = -np.inf
+        n_listed = np.bincount(top_k(scores, 10)[0].ravel(), minlength=test.shape[1])
+        shares = np.bincount(rows.Y.indices, minlength=test.shape[1]) / test.shape[0]
+        return [*means, (n_listed > 0).mean(), np.average(shares, weights=n_listed)]
+
+    def evaluate_pairs(name: str, _: Any) -> Any:
+        return [row["value"] for row in visterm.evaluate_pairs(rows.Y, name, test=test, **settings).rows()]
+
+    def fit_pairs(pairs: Any, name: str, _: Any) -> Any:
+        return visterm.fit_pairs(pairs, model=name, **settings).model_
+
+    sides = [(fit, partial(fit_pairs, rows.Y)), (fit_frame, partial(fit_pairs, frame)), (judge, evaluate_pairs)]
+    entry: dict[str, Any] = {}
+    for name, turns in BY_PAIRS.items():
+        programs = {f"{name}, {i}": partial(call, name) for i, call in enumerate(chain(*sides))}
+        values, seconds = in_turns(rows, programs, -(-runs // turns))
+        *_, below, above = values.values()
+        assert np.allclose(below.astype(float), above.astype(float), atol=1e-9), (name, below, above)
+        least = np.array([min(processor for processor, _ in each) for each in seconds.values()])
+        entry[name] = {"mrr": above[2], "seconds": least.tolist()}
     return entry
 
 
@@ -210,6 +260,16 @@ def tables(result: dict[str, Any]) -> Iterator[str]:
                 yield f"| {name} | {' | '.join(cells(methods[method]))} |"
 
 
+def through_table(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the table of `--through`."""
+    yield "|data|model|MRR|fit|`fit_pairs`|from a frame|`evaluate_pairs`|\n|" + "---|" * 7
+    for name, models in result["data"].items():
+        for model, each in models.items():
+            below, above = each["seconds"][::2], each["seconds"][1::2]
+            ratios = "|".join(f"{a / b:.2f}" for a, b in zip(above, below, strict=True))
+            yield f"|{name.partition(',')[0]}|`{model}`|{each['mrr']:.3f}|{below[0]:.3f} s|{ratios}|"
+
+
 def cells(each: dict[str, Any]) -> list[str]:
     """Return the cells of a method's row."""
     if "missing" in each:
@@ -226,6 +286,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--seed", type=int, help="of the drawn families; without, the clock's")
     parser.add_argument("--validation", action="store_true", help="measure on validation rows, not on test rows")
+    parser.add_argument("--through", action="store_true", help="compare the interface for pairs with the calls below")
     parser.add_argument("--data", action="append", default=[], help="only sets with this in their name; others stay")
     parser.set_defaults(runs=1)
     chosen = parser.parse_args()
@@ -242,10 +303,11 @@ def main() -> None:
             if sets.chosen_by(name, chosen.data):
                 problem = read(name)
                 say(f"{name}: {problem.about}")
-                measured = measure(problem.choose if chosen.validation else problem.final, chosen.runs)
-                result["data"][name] = {"about": problem.about, **measured}
+                rows = problem.choose if chosen.validation else problem.final
+                measured = through(rows, chosen.runs) if chosen.through else measure(rows, chosen.runs)
+                result["data"][name] = measured if chosen.through else {"about": problem.about, **measured}
                 write(result, chosen.json)
-    say("\n".join(tables(result)))
+    say("\n".join(through_table(result) if chosen.through else tables(result)))
 
 
 if __name__ == "__main__":

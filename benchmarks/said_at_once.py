@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from catalogue import WIDTH, drawn, exactly
+from catalogue import WIDTH, add_rows, drawn, exactly
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
 from visterm import Catalogue, Tagger
@@ -32,7 +32,6 @@ from visterm.library.search.judgements import ManualTags
 from visterm.models.confidence.calibration import Calibration
 from visterm.store import stored_rows
 from visterm.store.catalogue import DATABASE
-from visterm.store.images import NewImage
 from visterm.store.tags import Tags
 
 N_TAGS, N_ROWS, K = 200, 1_000_000, 10
@@ -58,18 +57,6 @@ def tagger_of(V: np.ndarray) -> Tagger:
         calibration=Calibration(np.full(n_tags, 0.08), np.full(n_tags, -5.0), 0.5, 1000)
     )
     return tagger
-
-
-def made(folder: Path, tagger: Tagger, U: np.ndarray, pairs: np.ndarray) -> Path:
-    """Write the catalogue without hand-given tags, and its index."""
-    catalogue = Catalogue.create(folder, tagger)
-    for first in range(0, len(U), 10_000):
-        block = U[first : first + 10_000]
-        names = (f"{first + i:07d}.jpg" for i in range(len(block)))
-        catalogue.stored.add([NewImage(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
-    catalogue.stored.build_index(pairs)
-    catalogue.stored.close()
-    return folder
 
 
 def photos_of_tags(n: int) -> np.ndarray:
@@ -202,9 +189,12 @@ def write_catalogues(place: Path, n_rows: int, given: dict[int, int]) -> None:
     tagger = tagger_of(V)
     lengths = np.linalg.norm(V, axis=1, keepdims=True)
     pairs = (V[rng.permutation(N_TAGS)] / lengths + V[rng.permutation(N_TAGS)] / lengths).astype(np.float32)
-    source = made(place / "source", tagger, U, pairs)
+    catalogue = Catalogue.create(place / "source", tagger)
+    add_rows(catalogue.stored, U)
+    catalogue.stored.build_index(pairs)
+    catalogue.stored.close()
     for n, n_given in given.items():
-        with_tags(source, place / f"given{n}", n_given, tagger, U, V)
+        with_tags(place / "source", place / f"given{n}", n_given, tagger, U, V)
 
 
 if __name__ == "__main__":

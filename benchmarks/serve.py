@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,6 +194,22 @@ def figures(seen: Load, seconds: float) -> dict[str, Any]:
     return result
 
 
+@contextmanager
+def served(catalogue: Path) -> Iterator[tuple[str, int]]:
+    """Serve a catalogue by a process of its own, and yield the address and the id of the process."""
+    command = [sys.executable, "-m", "visterm", "serve", str(catalogue), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            found = re.search(r"http://127\.0\.0\.1:\d+", told := server.stderr.readline())
+            if found is None:
+                raise SystemExit(f"The service did not start: {told}{server.stderr.read()}")
+            yield found[0], server.pid
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(60)
+
+
 def processor_seconds(pid: int) -> float:
     """Return the processor time that a service has taken, without that of its decoders; NaN where it is not told."""
     if not Path(f"/proc/{pid}/stat").exists():
@@ -222,28 +240,16 @@ def main() -> None:
         folder = Path(temporary)
         tags = make_catalogue(folder, n_rows, n_pictures)
         pictures = [path.read_bytes() for path in sorted((folder / "photos").iterdir())[:50]]
-        command = [sys.executable, "-m", "visterm", "serve", str(folder / "catalogue"), "--port", "0"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-            try:
-                told = server.stderr.readline()
-                found = re.search(r"http://127\.0\.0\.1:(\d+)", told)
-                if found is None:
-                    raise SystemExit(f"The service did not start: {told}{server.stderr.read()}")
-                port = int(found[1])
+        with served(folder / "catalogue") as (address, pid):
+            port = int(address.rpartition(":")[2])
 
-                def draw(rng: random.Random) -> tuple[str, str, str, bytes]:
-                    return request(rng, tags, n_rows, pictures)
+            def draw(rng: random.Random) -> tuple[str, str, str, bytes]:
+                return request(rng, tags, n_rows, pictures)
 
-                asyncio.run(load(port, WARM_SECONDS, 4, 0.0, draw))
-                before = processor_seconds(server.pid)
-                seen, took = asyncio.run(load(port, seconds, chosen.clients, chosen.rate, draw))
-                used = processor_seconds(server.pid) - before
-            finally:
-                server.send_signal(signal.SIGINT)
-                try:
-                    server.wait(15)
-                except subprocess.TimeoutExpired:
-                    server.kill()
+            asyncio.run(load(port, WARM_SECONDS, 4, 0.0, draw))
+            before = processor_seconds(pid)
+            seen, took = asyncio.run(load(port, seconds, chosen.clients, chosen.rate, draw))
+            used = processor_seconds(pid) - before
     result = {
         "machine": machine(),
         "clients": chosen.clients,

@@ -80,8 +80,6 @@ def measure(n_images, V, options, faiss, rng):
             f"  {name:30s}{1e3 * median:10.2f} ms (least {1e3 * min(seconds[name]):.2f})"
             f"  {median / medians['visterm']:6.2f} × ours   {used}{'' if same.get(name, True) else '   OTHER TAGS'}"
         )
-    if faiss is None:
-        print("  faiss IndexFlatIP             missing (pip install faiss-cpu)")
     return {
         "images": n_images,
         "seconds": seconds,

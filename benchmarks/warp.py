@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
+from visterm.core.checks import as_csr
 from visterm.core.threads import Team, one_blas_thread
 from visterm.kernels.row_moves import limit_norms
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
@@ -37,17 +38,11 @@ def draw(n_images: int, n_features: int, stored: int | None, n_tags: int, rng: n
         rows = np.repeat(np.arange(n_images), stored)
         X = sp.csr_array((rng.random(columns.size, np.float32), (rows, columns.ravel())), shape=(n_images, n_features))
         X.sum_duplicates()
-        X = sp.csr_array(X / np.sqrt(X.multiply(X).sum(axis=1))[:, None], dtype=np.float32)
-        X.sort_indices()
+        X = as_csr(X / np.sqrt(X.multiply(X).sum(axis=1))[:, None])
     frequency = 1 / np.arange(1, n_tags + 1)
     tags = rng.choice(n_tags, (n_images, TAGS_AN_IMAGE), p=frequency / frequency.sum())
-    own = sp.csr_array(
-        (np.ones(tags.size, np.float32), (np.repeat(np.arange(n_images), TAGS_AN_IMAGE), tags.ravel())),
-        shape=(n_images, n_tags),
-    )
-    own.sum_duplicates()
-    own.sort_indices()
-    return X, own
+    pairs = np.ones(tags.size, np.float32), (np.repeat(np.arange(n_images), TAGS_AN_IMAGE), tags.ravel())
+    return X, as_csr(sp.csr_array(pairs, shape=(n_images, n_tags)))
 
 
 def pairs_a_second(X, own, n_jobs: int) -> float:

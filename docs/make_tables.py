@@ -1,5 +1,5 @@
-"""Write the tables of docs/models.md from the registry, and those of README.md, docs/benchmarks.md, docs/methods.md and
-docs/which_method.md from JSON of figures; `--check` says if they are stale."""
+"""Write the tables of docs/models.md from the registry, and those of README.md, docs/benchmarks.md, docs/recommenders.md,
+docs/methods.md and docs/which_method.md from JSON of figures; `--check` says if they are stale."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from method_costs import cost_tables
 from rivals import tables as rival_tables
+from rivals import through_table
 
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
@@ -19,6 +20,7 @@ from visterm.metrics.table import METRICS
 DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "figures" / "methods.json"  # of research/experiments/methods.py
 RIVALS = DOCS / "figures" / "rivals.json"  # of benchmarks/rivals.py
+THROUGH = DOCS / "figures" / "recommenders.json"  # of benchmarks/rivals.py --through
 IN_SHORT = {
     "Corel5k, network": (
         "4,500 photos, 371 tags (Corel5k)",
@@ -91,6 +93,8 @@ def pages() -> Iterator[tuple[Path, str, str]]:
     rivals = json.loads(RIVALS.read_text(encoding="utf-8"))
     yield DOCS.parent / "README.md", "figures", rivals_in_short()
     yield DOCS / "benchmarks.md", "figures", "\n".join(rival_tables(real(rivals))) + "\n"
+    through = through_table(json.loads(THROUGH.read_text(encoding="utf-8")))
+    yield DOCS / "recommenders.md", "figures", "\n".join(through) + "\n"
     yield DOCS / "methods.md", "figures", figures()
     yield DOCS / "which_method.md", "figures", cost_tables(json.loads(FIGURES.read_text(encoding="utf-8")))
 

@@ -336,3 +336,10 @@ except visterm.VistermError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "(2, 5)\npandas is not installed. Install it with: pip install pandas\n"
+
+
+@pytest.mark.parametrize("frame_of", [dict, pd.DataFrame, pl.DataFrame, pa.table])
+def test_cells_are_numbered_by_their_first_occurrence(frame_of):
+    values, numbers = as_table(frame_of({"name": ["b", "a", None, "b", None]})).numbered("name")
+    assert values == ["b", "a", None]
+    assert np.asarray(numbers).tolist() == [0, 1, 2, 0, 2]

@@ -15,6 +15,7 @@ import visterm
 from command_line import visterm as command
 from refusals import refused
 from visterm.data.pairs import Pairs
+from visterm.data.tag_queries import hold_one_out
 from visterm.metrics import evaluate
 from visterm.models import Ease, Wsabie
 
@@ -69,7 +70,7 @@ def test_repeated_pairs_are_one_with_the_sum_of_weights_and_the_last_time():
     }
     pairs = Pairs.of(rows, weight="n", time="at")
     assert pairs.weights.toarray().tolist() == [[3.5, 0], [0, 1]]
-    assert pairs.times.toarray().tolist() == [[3, 0], [0, 2]]
+    assert pairs.times.tolist() == [3, 2]  # of (a, 7) and (b, 8)
     assert Pairs.of(rows).weights.toarray().tolist() == [[1, 0], [0, 1]]
 
 
@@ -125,6 +126,34 @@ def test_recommended_items_are_new_and_best_first(frame, ease):
     with_seen = ease.recommend(["u3"], k=N_ITEMS, exclude_seen=False)
     assert set(with_seen.items[0].tolist()) == set(ease.items_.tolist())
     assert set(ease.recommend(["u3"], k=5, among=[1, 2, 3]).items[0].tolist()) <= {1, 2, 3}
+
+
+def test_no_users_are_refused(ease):
+    with refused("users", value=[]):
+        ease.recommend([])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_results_become_frames(ease, library):
+    pytest.importorskip(library)
+    result = ease.recommend(["u3", "u0"], k=2)
+    table = result.to_frame(library)
+    columns = table.to_dict("list") if library == "pandas" else table.to_pydict() if library == "pyarrow" else table
+    assert list(columns["user"]) == ["u3", "u3", "u0", "u0"]
+    assert list(columns["rank"]) == [1, 2, 1, 2]
+    assert list(columns["item"]) == result.items.ravel().tolist()
+    assert result.rows()[3] == {name: list(columns[name])[3] for name in ("user", "rank", "item", "score")}
+
+
+def test_names_that_differ_only_in_case_are_items_but_not_tags_of_a_run(tmp_path):
+    recommender = visterm.fit_pairs({"user": ["a", "a", "b"], "item": ["X", "x", "X"]}, model="ease")
+    assert recommender.recommend(["b"], k=1).items.tolist() == [["x"]]
+    with pytest.raises(visterm.VistermError, match="case is ignored"):
+        recommender.save(tmp_path / "run")
+    (tmp_path / "pairs.csv").write_text("user,item\na,X\na,x\n", encoding="utf-8")
+    code, _, err = command("fit --pairs pairs.csv -o run --model ease", tmp_path)
+    assert code == 2
+    assert "case is ignored" in err
 
 
 def test_a_user_with_few_items_left_gets_no_others(ease):
@@ -295,12 +324,17 @@ def test_tastes_that_drift_are_harder_to_predict_from_the_past():
 
 def test_the_interface_returns_the_quality_of_the_calls_below_it(frame):
     pairs = Pairs.of(frame)
-    hidden = pairs.hold_one_out(np.random.default_rng(0))
+    hidden = hold_one_out(pairs.weights, np.random.default_rng(0))
     model = Wsabie(dim=8, epochs=3, n_jobs=1).fit(None, hidden.rest)
     rows = sp.eye_array(N_USERS, format="csr", dtype=np.float32)[hidden.images]
     below = evaluate(partial(model.score_blocks, rows), hidden.held, ["mrr", "r@5"], exclude=hidden.known)
     ours = visterm.evaluate_pairs(pairs, Wsabie(dim=8, epochs=3, n_jobs=1), metrics=["mrr", "recall@5"]).rows()
     assert [row["value"] for row in ours] == pytest.approx(list(below.values()), abs=1e-12)
+
+
+def test_a_fitted_recommender_is_measured_as_a_copy(frame, ease):
+    visterm.evaluate_pairs(frame, ease, metrics=["mrr"])
+    assert ease.pairs_.weights.nnz == len(frame)
 
 
 def test_a_test_of_ones_own_is_measured(frame):

@@ -19,6 +19,7 @@ from visterm.core.wording import count_of
 
 with imported_when_used():
     from visterm.core import persist
+    from visterm.data import pairs as user_item_pairs
     from visterm.features.streaming import memory as memory_sizes
     from visterm.learning import calibrating, fit_input, fit_request, fitting, part_settings
     from visterm.learning import tune as tuning
@@ -180,7 +181,9 @@ def _fit_pairs(context: typer.Context, pairs: Path, out: Path | None) -> None:
     overwrite = options.may_replace(out, params["overwrite"], "run")
     settings = options.settings(params["set_"], "--set")
     model = params["model"] or part_settings.DEFAULT_MODEL
-    recommender = visterm.fit_pairs(pairs, model=model, model_params=settings, progress=Bars(lines=False))
+    read = user_item_pairs.Pairs.of(pairs)
+    read.vocabulary()  # refuses names that a run can't have, before a long fit
+    recommender = visterm.fit_pairs(read, model=model, model_params=settings, progress=Bars(lines=False))
     recommender.save(out, overwrite=overwrite)
     run, unused = recommender.run_, recommender.pairs_.unused
     if unused:

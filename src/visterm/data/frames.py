@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, check_choice
 from visterm.core.errors import DataError, MissingExtraError, UserError
@@ -36,13 +37,22 @@ class FrameTable(NamedTuple):
 
     names: list[object]
     column: Callable[[object], list[Any]]  # Returns the cells of a column, one per row; None for an empty cell
+    frame: Any = None  # The DataFrame, if there is one, as narwhals has it
 
     def cells(self, name: object) -> list[Any]:
         """Return the cells of a column, with None for pandas' missing values."""
+        return _with_none(self.column(name))
+
+    def numbered(self, name: object) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the distinct cells of a column, and for each row which of these it has."""
+        series: Any = None if self.frame is None else self.frame.get_column(name).to_native()
+        if hasattr(series, "factorize"):  # pandas numbers cells without a Python object for each
+            numbers, values = series.factorize(use_na_sentinel=False)
+            return _with_none(values.tolist()), numbers
         cells = self.column(name)
-        if set(map(type, cells)) <= {str, int}:  # a call for each cell takes ten times as long
-            return cells
-        return [None if _is_missing(cell) else cell for cell in cells]
+        number_of = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
+        numbers = np.fromiter(map(number_of.__getitem__, cells), np.int64, len(cells))
+        return _with_none(list(number_of)), numbers
 
 
 def as_table(value: object) -> FrameTable | None:
@@ -77,7 +87,7 @@ def as_table(value: object) -> FrameTable | None:
     frame = _narwhal(value)
     if frame is None or not hasattr(frame, "columns"):
         return None
-    return FrameTable(list(frame.columns), lambda name: list(frame.get_column(name).to_list()))
+    return FrameTable(list(frame.columns), lambda name: list(frame.get_column(name).to_list()), frame)
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -147,11 +157,9 @@ def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Fra
     (tags, photos, mistakes) or of dicts. Raises UserError if the library is not supported, or not installed.
     """
     check_choice(library, "library", LIBRARIES)
-    rows = results.rows() if isinstance(results, Framed) else [_as_dict(result) for result in results]
+    columns = results.columns() if isinstance(results, Framed) else _columns(map(_as_dict, results))
     import narwhals
 
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name) for row in rows] for name in names}
     backend: Any = library
     try:
         frame: Frame = narwhals.from_dict(columns, backend=backend).to_native()
@@ -166,8 +174,14 @@ class Framed:
     __slots__ = ()
 
     def rows(self) -> list[dict[str, object]]:
-        """Return the rows of the frame, by column."""
-        raise NotImplementedError
+        """Return the rows of the frame, by column; a new result writes this, or `columns` if it has arrays."""
+        columns = self.columns()
+        rows = zip(*(cells.tolist() for cells in columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the frame: lists or arrays."""
+        return _columns(self.rows())
 
     def to_frame(self, library: str = "pandas") -> Frame:
         """Return the result as a frame of "pandas", "polars" or "pyarrow"."""
@@ -236,8 +250,20 @@ def _narwhal(value: Any) -> Any:
     return frame if isinstance(frame, narwhals.DataFrame | narwhals.Series) else None
 
 
+def _with_none(cells: list[Any]) -> list[Any]:
+    if set(map(type, cells)) <= {str, int}:  # a call for each cell takes ten times as long
+        return cells
+    return [None if _is_missing(cell) else cell for cell in cells]
+
+
 def _is_missing(cell: object) -> bool:
     return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def _columns(rows: Iterable[dict[str, object]]) -> dict[str, list[object]]:
+    rows = list(rows)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _as_dict(result: object) -> dict[str, object]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
@@ -17,10 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import as_table
 from visterm.data.tag_formats.tables import TableForm, required_column, table_rows
-from visterm.data.tag_queries import HeldOutTags, hold_one_out
 from visterm.data.text_files import read_text
+
+Names: TypeAlias = "Sequence[object] | NDArray[Any] | None"
+"""Users or items; None: all."""
+
+Column: TypeAlias = tuple[str, NDArray[Any], NDArray[np.int64]]
+"""The name of a column, its distinct values, and for each row which of these it has."""
 
 PairSource: TypeAlias = "Pairs | str | os.PathLike[str] | sp.spmatrix | sp.sparray | Any"
 """A DataFrame, a list of dicts, a dict of columns, a CSV or JSON-lines file, or a sparse matrix (users × items)."""
@@ -51,8 +57,8 @@ class Pairs:
     """Names or numbers of the items, in the order of the columns."""
     weights: sp.csr_array
     """float32, shape (n_users, n_items): the weight of each pair, 1 without weights."""
-    times: sp.csr_array | None = None
-    """float64, of the same shape and with the same entries: ranks of the times of the pairs, from 1."""
+    times: NDArray[np.float64] | None = None
+    """Ranks of the times of the pairs, from 1, in the order of ``weights.data``."""
     has_weights: bool = False
     """Whether weights were given."""
     unused: tuple[str, ...] = ()
@@ -72,12 +78,8 @@ class Pairs:
     ) -> Pairs:
         """Read pairs; the parameters are those of `visterm.fit_pairs`.
 
-        Raises
-        ------
-        DataError
-            If a column is missing, a cell is empty, a weight isn't a number above 0, or there are no pairs.
-        ShapeError
-            If there are more or fewer names than rows or columns.
+        Raises DataError if a column is missing, a cell is empty, a weight isn't a number above 0, or there are no
+        pairs; ShapeError if there are more or fewer names than rows or columns.
         """
         if isinstance(source, Pairs):
             return source
@@ -87,20 +89,18 @@ class Pairs:
             raise UserError("Names of rows and columns are for a sparse matrix.", advice="Leave `users`, `items` out.")
         names = {"user": user, "item": item, "weight": weight, "time": time}
         columns, unused = _columns(source, {role: name for role, name in names.items() if name is not None})
-        user_names, user_ids = _numbered(columns["user"], user)
-        item_names, item_ids = _numbered(columns["item"], item)
-        values = np.ones(user_ids.size) if weight is None else _weights(np.asarray(columns["weight"]), weight)
+        (user_names, user_ids), (item_names, item_ids) = _named(*columns["user"]), _named(*columns["item"])
         shape = user_names.size, item_names.size
+        values = np.ones(user_ids.size) if weight is None else _weights(*columns["weight"])
         weights = sp.csr_array((values, (user_ids, item_ids)), shape=shape, dtype=np.float32)
         weights.sum_duplicates()
         if weight is None:
             weights.data[:] = 1
         times = None
         if time is not None:
-            ranks = _ranks(np.asarray(columns["time"]), time)
-            latest_first = np.argsort(-ranks, kind="stable")
-            latest = latest_first[np.unique((user_ids * shape[1] + item_ids)[latest_first], return_index=True)[1]]
-            times = sp.csr_array((ranks[latest], (user_ids[latest], item_ids[latest])), shape=shape)
+            times = np.zeros(weights.nnz)
+            entries = np.unique(user_ids * shape[1] + item_ids, return_inverse=True)[1]
+            np.maximum.at(times, entries, _ranks(*columns["time"]))
         return cls(user_names, item_names, weights, times, weight is not None, unused)
 
     @classmethod
@@ -119,11 +119,10 @@ class Pairs:
             names.append(array)
         return cls(names[0], names[1], csr, has_weights=bool((csr.data != 1).any()))
 
-    def hold_one_out(self, rng: np.random.Generator) -> HeldOutTags:
-        """Hold out a random item of each user with two or more; raise DataError if there is no such user."""
-        if self.weights.nnz and np.diff(self.weights.indptr).max() < 2:
-            raise DataError("No user has two items or more, of which one could be held out.")
-        return hold_one_out(self.weights, rng)
+    def vocabulary(self) -> Vocabulary:
+        """Return the items as tags, with their numbers of users; raise DataError if two names differ only in case."""
+        n_users = np.bincount(self.weights.indices, minlength=self.items.size)
+        return Vocabulary(list(map(str, self.items.tolist())), n_users)
 
     @cached_property
     def user_rows(self) -> dict[str, int]:
@@ -136,9 +135,18 @@ class Pairs:
         return dict(zip(map(str, self.items.tolist()), range(self.items.size), strict=True))
 
 
-def positions_of(names: Sequence[Any] | NDArray[Any], known: dict[str, int], kind: str) -> NDArray[np.int64]:
-    """Return the rows of users, or the columns of items, by name; raise UserError for the first unknown name."""
+def positions_of(names: Names, pairs: Pairs, kind: str) -> NDArray[np.int64]:
+    """Return the rows of users, or the columns of items (`kind`: "user" or "item"), by name; None: all.
+
+    Raises UserError for the first unknown name, or if there are no names.
+    """
+    all_names = pairs.users if kind == "user" else pairs.items
+    if names is None or (isinstance(names, np.ndarray) and np.array_equal(names, all_names)):
+        return np.arange(all_names.size)
     wanted: list[Any] = names if isinstance(names, list) else np.atleast_1d(np.asarray(names)).tolist()
+    if not wanted:
+        raise UserError(setting=f"{kind}s", value=wanted, expected=f"one {kind} or more, or None for all")
+    known = pairs.user_rows if kind == "user" else pairs.item_columns
     positions = np.fromiter(map(known.get, map(str, wanted), repeat(-1)), np.int64, len(wanted))
     if (positions < 0).any():
         unknown = wanted[int(positions.argmin())]
@@ -150,70 +158,66 @@ def positions_of(names: Sequence[Any] | NDArray[Any], known: dict[str, int], kin
     return positions
 
 
-def _columns(source: Any, requested: dict[str, str]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+def _columns(source: Any, requested: dict[str, str]) -> tuple[dict[str, Column], tuple[str, ...]]:
     """Return the columns of a frame or a file by role (`requested`: role -> name), and the names of the others.
 
     Raises DataError if a column is missing or has empty cells.
     """
     accepted = {role: COMMON_NAMES.get(name, (name,)) for role, name in requested.items()}
+    label = "The table"
     if isinstance(source, str | os.PathLike):
-        path = Path(source)
-        form = TableForm(tuple(accepted.values()), EXAMPLE)
+        path, form = Path(source), TableForm(tuple(accepted.values()), EXAMPLE)
         rows = table_rows(path, read_text(path, "file of pairs", or_utf16=True), form)
         label, source = f"The file {path}", [row.cells for row in rows]
-    else:
-        label = "The table"
     if (table := as_table(source)) is None:
         raise UserError(
             f"Pairs are a {type(source).__name__}.",
             expected="a DataFrame, a list of dicts, a file with rows, or a sparse matrix (users × items)",
         )
-    names, used, columns = list(map(str, table.names)), [], {}
-    for role in requested:
-        name = required_column(accepted[role], names, label, f" of {role}s", f"Name it: `{role}`.")
-        cells = table.cells(name)
-        if not cells or None in cells or "" in cells:
-            row = next((index for index, cell in enumerate(cells) if cell in (None, "")), 0)
+    names, columns = list(map(str, table.names)), {}
+    for role, alternatives in accepted.items():
+        name = required_column(alternatives, names, label, f" of {role}s", f"Name it: `{role}`.")
+        values, numbers = table.numbered(name)
+        empty = [values.index(value) for value in (None, "") if value in values]
+        if empty or not values:
+            row = int(np.isin(numbers, empty).argmax()) if empty else 0
             raise DataError(f"{label} has no {role} in row {row + 1:,} (column '{name}'). Remove such rows.")
-        used.append(name)
-        columns[role] = cells
+        columns[role] = name, np.asarray(values), numbers
+    used = {name for name, _, _ in columns.values()}
     return columns, tuple(name for name in names if name not in used)
 
 
-def _numbered(cells: list[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the distinct names, sorted, and the number of each row's name; names are whole numbers or texts."""
-    numbers_seen: defaultdict[Any, int] = defaultdict(count().__next__)  # to sort the texts of all rows takes longer
-    rows = np.fromiter(map(numbers_seen.__getitem__, cells), np.int64, len(cells))
-    column = np.asarray(list(numbers_seen))
-    if column.dtype.kind == "f" and not (column == np.floor(column)).all():
-        raise DataError(f"The column '{name}' has the number {column[column != np.floor(column)][0]}; expected names.")
-    names, numbers = np.unique(as_names(column), return_inverse=True)
-    return names, numbers.astype(np.int64)[rows]
+def _named(name: str, values: NDArray[Any], numbers: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the names in a column, sorted, and the number of each row's name; names are whole numbers or texts."""
+    if values.dtype.kind == "f" and not (values == np.floor(values)).all():
+        raise DataError(f"The column '{name}' has the number {values[values != np.floor(values)][0]}; expected names.")
+    names, order = np.unique(as_names(values), return_inverse=True)
+    return names, order[numbers]
 
 
-def as_names(column: NDArray[Any]) -> NDArray[Any]:
+def as_names(values: NDArray[Any]) -> NDArray[Any]:
     """Return whole numbers, or texts that are all whole numbers, as int64, and anything else as texts."""
-    is_number = column.dtype.kind in "iuf"
-    if not is_number and all(isinstance(cell, str) and cell.isdecimal() for cell in column.tolist()):
-        is_number = (column.astype(np.int64).astype(str) == column.astype(str)).all()  # "07" is a name
-    return column.astype(np.int64 if is_number else str)
+    is_number = values.dtype.kind in "iuf"
+    if not is_number and all(isinstance(value, str) and value.isdecimal() for value in values):
+        is_number = (values.astype(np.int64).astype(str) == values.astype(str)).all()  # "07" is a name
+    return values.astype(np.int64 if is_number else str)
 
 
-def _weights(column: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Return weights as numbers; raise DataError if one isn't a finite number above 0."""
+def _weights(name: str, values: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the weight of each row; raise DataError if one isn't a finite number above 0."""
     try:
-        values = column.astype(np.float64)
+        weights = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"The column '{name}' has texts; expected weights, numbers above 0.") from error
-    if not np.isfinite(values).all() or values.min() <= 0:
-        raise DataError(f"The column '{name}' has the weight {values.min():g}; expected finite numbers above 0.")
-    return values
+    if not np.isfinite(weights).all() or weights.min() <= 0:
+        raise DataError(f"The column '{name}' has the weight {weights.min():g}; expected finite numbers above 0.")
+    return weights[numbers]
 
 
-def _ranks(column: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Return the ranks of times, from 1; equal times have equal ranks. Raises DataError for texts without a date."""
+def _ranks(name: str, values: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the rank of each row's time, from 1; equal times have equal ranks. Raises DataError for other texts."""
     try:
-        times = column if column.dtype.kind in "iufM" else column.astype("datetime64[us]")
+        times = values if values.dtype.kind in "iufM" else values.astype("datetime64[us]")
     except (TypeError, ValueError) as error:
-        raise DataError(f"The column '{name}' has {column[0]!r:.60}; expected numbers, dates or ISO 8601.") from error
-    return np.unique(times, return_inverse=True)[1].ravel().astype(np.float64) + 1
+        raise DataError(f"The column '{name}' has {values[0]!r:.60}; expected numbers, dates or ISO 8601.") from error
+    return np.unique(times, return_inverse=True)[1].astype(np.float64)[numbers] + 1

@@ -289,7 +289,7 @@ def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | No
     counts = np.diff(positive_tags.indptr)
     images = np.flatnonzero(counts >= 2)
     if images.size == 0:
-        raise DataError("No image has two tags or more, of which one could be held out.")
+        raise DataError("No image has two tags, and no user two items, of which one could be held out.")
     if at_most is not None and images.size > at_most:
         images = np.sort(rng.permutation(images)[:at_most])
     entries = positive_tags.indptr[images] + (rng.random(images.size) * counts[images]).astype(np.int64)

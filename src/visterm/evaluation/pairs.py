@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -11,16 +12,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr, as_generator, check_choice, check_number
+from visterm.core.checks import as_csr, as_generator, check_choice, check_number, identity_rows
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.data.frames import Framed
 from visterm.data.pairs import PairColumns, Pairs, PairSource, positions_of
+from visterm.data.tag_queries import hold_one_out
+from visterm.kernels.topk import top_k
 from visterm.metrics.report import measure
 from visterm.metrics.significance import interval_of
 from visterm.models.base import Annotator
-from visterm.tagging.recommender import Recommendations, Recommender
+from visterm.tagging.recommender import Recommender
 
 LONG_NAMES = {"recall": "r", "precision": "p"}  # Names of metrics in other programs -> our names
 OF_LISTS = ("coverage", "popularity")  # Metrics of all recommended items together
@@ -34,7 +37,7 @@ class PairMeasures(Framed):
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each model and metric: value, low, high, n, fit_seconds and rank_seconds."""
-        return [dict(entry) for entry in self.entries]
+        return list(self.entries)
 
 
 def evaluate_pairs(
@@ -84,12 +87,8 @@ def evaluate_pairs(
     PairMeasures
         Intervals are of the bootstrap over users or items; coverage and popularity have none.
 
-    Raises
-    ------
-    UserError
-        If a metric is sampled or unknown, or a temporal split has no times.
-    DataError
-        If nothing is held out.
+    Raises UserError if a metric is sampled or unknown, or a temporal split has no times; DataError if nothing is held
+    out.
     """
     check_choice(split, "split", ("leave-one-out", "random", "temporal"))
     check_choice(by, "by", ("user", "item"))
@@ -106,10 +105,9 @@ def evaluate_pairs(
     progress = progress or SILENT
     progress.start("compare models", len(compared))
     for model in compared:
-        recommender = model
+        start, recommender = time.perf_counter(), copy(model)
         if not isinstance(model, Recommender):
             recommender = Recommender(model=model, random_state=random_state, n_jobs=n_jobs)
-        start = time.perf_counter()
         recommender.fit(train)
         fitted = time.perf_counter()
         values = _measure(recommender, held_out, names, by)
@@ -142,31 +140,27 @@ def _checked(name: str) -> tuple[str, int]:
 
 def _split(pairs: Pairs, split: str, share: float, rng: np.random.Generator) -> tuple[Pairs, sp.csr_array]:
     """Return the pairs to learn from, and the held-out pairs as a matrix of ones."""
-    given = as_csr(pairs.weights > 0)
+    weights = pairs.weights
     if split == "leave-one-out":
-        held_out = as_csr(given - (pairs.hold_one_out(rng).rest > 0))
+        rest = hold_one_out(weights, rng).rest
     else:
         if split == "temporal" and pairs.times is None:
             raise UserError("A temporal split needs times.", setting="time", advice="Name the column: `time`.")
-        order = rng.random(given.nnz) if pairs.times is None or split == "random" else pairs.times[given.nonzero()]
-        is_held_out = order > np.quantile(order, 1 - share, method="lower")
-        entries = (is_held_out.astype(np.float32), given.indices, given.indptr)
-        held_out = as_csr(sp.csr_array(entries, shape=given.shape))
-
-    weights = as_csr(pairs.weights - pairs.weights.multiply(held_out))
-    if not held_out.nnz or not weights.nnz:
-        raise DataError(f"There are {given.nnz:,} pairs, too few to hold some out and learn from the others.")
-    return replace(pairs, weights=weights, times=None), held_out
+        order: Any = rng.random(weights.nnz) if split == "random" else pairs.times
+        is_learned = order <= np.quantile(order, 1 - share, method="lower")
+        rest = as_csr(sp.csr_array((weights.data * is_learned, weights.indices, weights.indptr), shape=weights.shape))
+    held_out = as_csr(weights - rest) > 0
+    if not held_out.nnz or not rest.nnz:
+        raise DataError(f"There are {weights.nnz:,} pairs, too few to hold some out and learn from the others.")
+    return replace(pairs, weights=rest, times=None), as_csr(held_out)
 
 
 def _held_out(train: Pairs, test: Pairs) -> sp.csr_array:
     """Return the pairs of the test that are not learned, as a matrix of ones."""
-    users = positions_of(test.users, train.user_rows, "user")
-    items = positions_of(test.items, train.item_columns, "item")
-    entries = test.weights.tocoo()
-    pairs = np.ones(entries.nnz, np.float32), (users[entries.row], items[entries.col])
-    held_out = sp.csr_array(pairs, shape=train.weights.shape)
-    held_out = as_csr(held_out - held_out.multiply(train.weights > 0))
+    users = identity_rows(train.users.size)[positions_of(test.users, train, "user")]
+    items = identity_rows(train.items.size)[positions_of(test.items, train, "item")]
+    pairs = as_csr(users.T @ (test.weights > 0) @ items)
+    held_out = as_csr(pairs - pairs.multiply(train.weights > 0))
     if not held_out.nnz:
         raise DataError("All pairs of the test are among those to learn from, so there is nothing to measure.")
     return held_out
@@ -175,37 +169,42 @@ def _held_out(train: Pairs, test: Pairs) -> sp.csr_array:
 def _measure(
     recommender: Recommender, held_out: sp.csr_array, names: dict[str, tuple[str, int]], by: str
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the values of each metric, over users or items."""
-    seen = recommender.pairs_.weights
+    """Return the values of each metric, over users or items; the scores are computed once."""
+    pairs = recommender.pairs_
     users, items = np.flatnonzero(np.diff(held_out.indptr)), held_out.indices
-    relevant, excluded = as_csr(held_out[users]), as_csr(seen[users])
+    relevant, excluded = held_out[users], pairs.weights[users]
     if by == "item":  # a ranking for each held-out pair, without the user's other held-out items
         users = held_out.nonzero()[0]
         ones = np.ones(users.size, np.float32), items, np.arange(users.size + 1)
         relevant = sp.csr_array(ones, shape=(users.size, held_out.shape[1]))
-        excluded = as_csr(seen[users] + held_out[users] - relevant)
+        excluded = as_csr(pairs.weights[users] + held_out[users] - relevant)
 
-    of_ranks = [ours for ours, k in names.values() if not k]
-    ranked = measure(lambda: recommender.score_blocks(users), relevant, of_ranks, exclude=excluded) if of_ranks else {}
-    listed_users = recommender.users_[np.unique(users)].tolist()
-    lists = {k: recommender.recommend(listed_users, k) for k in {k for _, k in names.values() if k}}
+    n_listed = {k: np.zeros(pairs.items.size, np.int64) for _, k in names.values() if k}
+    is_first = np.diff(users, prepend=-1) > 0  # each user has one list of recommended items
+
+    def blocks() -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield the scores, and then count how often each item is among the k best of a user."""
+        for rows, scores in recommender.score_blocks(users):
+            yield rows, scores
+            if not n_listed:
+                continue
+            scores = scores[is_first[rows]] if by == "item" else scores
+            scores[pairs.weights[users[rows][is_first[rows]]].tocoo().coords] = -np.inf
+            for k, counts in n_listed.items():
+                ids, best = top_k(scores, min(k, counts.size))
+                counts += np.bincount(ids[best > -np.inf], minlength=counts.size)
+
+    ranked = measure(blocks, relevant, [ours for ours, k in names.values() if not k] or "mrr", exclude=excluded)
+    n_users = np.bincount(pairs.weights.indices, minlength=pairs.items.size)
     values = {}
     for name, (ours, k) in names.items():
-        if k:
-            values[name] = _measure_lists(recommender.pairs_, lists[k], ours)
+        if ours == "coverage":
+            values[name] = np.array([(n_listed[k] > 0).mean()])
+        elif ours == "popularity":
+            values[name] = np.array([np.average(n_users / pairs.users.size, weights=n_listed[k])])
         elif by == "item":
             numbers = np.unique(items, return_inverse=True)[1]
             values[name] = np.bincount(numbers, ranked[ours]) / np.bincount(numbers)
         else:
             values[name] = ranked[ours]
     return values
-
-
-def _measure_lists(pairs: Pairs, lists: Recommendations, metric: str) -> NDArray[np.float64]:
-    """Return the coverage or the popularity of the items that are recommended to some users, shape (1,)."""
-    names, counts = np.unique(lists.items[lists.scores > -np.inf], return_counts=True)
-    if metric == "coverage":
-        return np.array([names.size / pairs.items.size])
-    n_users = np.bincount(pairs.weights.indices, minlength=pairs.items.size)
-    shares = n_users[positions_of(names, pairs.item_columns, "item")] / pairs.users.size
-    return np.array([np.average(shares, weights=counts)])

@@ -183,9 +183,11 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
     if rows.valid is not None:
         rng = as_generator(0)  # not used: the split defines the held-out tags
         return fit_judged(model, part_rows(rows, 0, rng), progress).model
+    if model.chooses_epochs or not can_stop(model):
+        return fit_on_all(model, rows, None, [], progress)
     share = getattr(model, "valid_share", 0)
     n_valid = min(int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum()), round(share * rows.X.shape[0]))
-    if model.chooses_epochs or not can_stop(model) or n_valid < MIN_HELD_OUT:
+    if n_valid < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
     parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
     result = fit_judged(model, parts, progress)

@@ -403,10 +403,16 @@ class Annotator(Estimator, ABC):
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the same as `score_blocks`, for features that are already checked."""
+        return self._score_rows(X.shape[0], lambda rows: self._image_rows(X[rows]))
+
+    def _score_rows(
+        self, n_images: int, image_rows: Callable[[slice], Matrix]
+    ) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield the same as `score_blocks`, for image rows that a function returns block by block."""
         columns = None
-        for rows in row_blocks(X.shape[0], 4 * self.n_tags_):
-            U = self._image_rows(X[rows])
-            columns = transposed_for(U, self._tag_rows(), X.shape[0]) if columns is None else columns
+        for rows in row_blocks(n_images, 4 * self.n_tags_):
+            U = image_rows(rows)
+            columns = transposed_for(U, self._tag_rows(), n_images) if columns is None else columns
             yield rows, self._scores(U, columns)
 
     def _check_features(self, X: Any, *, reset: bool = False) -> Matrix:

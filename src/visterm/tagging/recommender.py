@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr, as_rows, check_choice, check_count, identity_rows
-from visterm.core.errors import MissingExtraError, ShapeError, StorageError, UserError
-from visterm.core.estimator import Estimator, check_fitted, clone
-from visterm.core.products import dense, transposed_for
+from visterm.core.errors import ShapeError, StorageError, UserError
+from visterm.core.estimator import Estimator, check_fitted
+from visterm.core.products import all_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
-from visterm.core.writing import whole_file
+from visterm.core.writing import Place, whole_file
 from visterm.data.frames import Framed
-from visterm.data.pairs import PairColumns, Pairs, PairSource, as_names, positions_of
+from visterm.data.pairs import Names, PairColumns, Pairs, PairSource, as_names, positions_of
+from visterm.data.tag_queries import hold_one_out
 from visterm.encoders.by_name import Ids
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
@@ -34,14 +36,12 @@ from visterm.learning.learned import Learned
 from visterm.learning.part_settings import make_model
 from visterm.learning.run import Run
 from visterm.learning.validation import learn_by_number
-from visterm.metrics.report import measure
+from visterm.metrics.report import evaluate
 from visterm.models.abilities import AddsTags, FoldsIn
 from visterm.models.base import Annotator, SideKnowledge, row_blocks
 from visterm.models.blend.kept import tag_vectors
 from visterm.models.blend.stacked import folded_rows
 from visterm.models.neighbours.knn import unit_rows
-
-Names: TypeAlias = Sequence[object] | None  # Users or items; None: all
 
 BY_NUMBER_ONLY = ("auto", "ease", "knn", "als", "prior")  # Models to which users with features would not be numbers
 
@@ -62,17 +62,8 @@ class Recommendations(Framed, _Recommendations):
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
         """Return the columns of the frame: an entry for each recommended item, user by user, best first."""
-        n, k = self.scores.shape
-        is_recommended = self.scores > -np.inf
-        users, ranks = np.repeat(self.users, k).reshape(n, k), np.tile(np.arange(1, k + 1), (n, 1))
-        columns = {"user": users, "rank": ranks, "item": self.items, "score": self.scores}
-        return {name: cells[is_recommended] for name, cells in columns.items()}
-
-    def rows(self) -> list[dict[str, object]]:
-        """Return a row for each item of a user, best first."""
-        columns = self.columns()
-        rows = zip(*(cells.tolist() for cells in columns.values()), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+        entries = rows, ranks = np.nonzero(self.scores > -np.inf)
+        return {"user": self.users[rows], "rank": ranks + 1, "item": self.items[entries], "score": self.scores[entries]}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -124,26 +115,25 @@ class Recommender(Estimator):
         model = make_model(self.model, self.model_params or {}, options)
         weights, n_users = pairs.weights, pairs.users.size
         if item_features is not None:  # a feature is a further user, who has the items with this feature
-            item_rows = as_csr(as_rows(item_features, "item_features"))
-            if item_rows.shape[0] != pairs.items.size:
-                expected = f"{pairs.items.size:,} rows"
-                raise ShapeError(setting="item_features", value=item_rows.shape, expected=expected)
-            if (least := item_rows.data.min(initial=0)) < 0:
+            features = _features(item_features, "item_features", pairs.items.size)
+            if (least := features.data.min(initial=0)) < 0:
                 raise UserError(setting="item_features", value=least, expected="numbers of 0 or more")
-            weights = as_csr(sp.vstack([weights, item_rows.T]))
-        has_weights = pairs.has_weights or bool((weights.data != 1).any())
-        _check_uses(model, has_weights=has_weights, has_user_features=user_features is not None)
+            weights = as_csr(sp.vstack([weights, features.T]))
         rows = identity_rows(weights.shape[0])
         if user_features is not None:
-            features = sp.csr_array(as_rows(user_features, "user_features"))
-            if features.shape[0] != n_users:
-                raise ShapeError(setting="user_features", value=features.shape, expected=f"{n_users:,} rows")
+            features = _features(user_features, "user_features", n_users)
             features.resize(weights.shape[0], features.shape[1])
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
+        has_weights = pairs.has_weights or (item_features is not None and bool((weights.data != 1).any()))
+        if has_weights and not model.uses_pair_weights:
+            others = "auto, ease, knn, als, wsabie or vse_ens (`matrix > 0` has no weights)"
+            raise _unused(model, "weight", others)
+        if user_features is not None and MODELS.name_of(model) in BY_NUMBER_ONLY:
+            raise _unused(model, "user_features", "wsabie or vse_ens")
 
         given = as_csr(weights > 0) if has_weights else weights
         side = SideKnowledge(pair_weights=weights if has_weights else None)
-        training = TrainingRows(_vocabulary(pairs), rows, given, None, [], user_features is None, side=side)
+        training = TrainingRows(Vocabulary([]), rows, given, None, [], user_features is None, side=side)
         if training.by_number:
             model = learn_by_number(model, training, progress or SILENT)
         else:
@@ -157,8 +147,8 @@ class Recommender(Estimator):
         training = self._fit_rows("have a run")
         encoder, names = Ids(), list(map(str, self.users_.tolist()))
         encoder.fit([*names, *(f"feature {row}" for row in range(self._rows.shape[0] - len(names)))])
-        learned = Learned(encoder=encoder, model=self.model_)
-        return Run.of_parts(learned_of(learned, training._replace(names=encoder.names_)))
+        training = training._replace(vocabulary=self.pairs_.vocabulary(), names=encoder.names_)
+        return Run.of_parts(learned_of(Learned(encoder=encoder, model=self.model_), training))
 
     def recommend(
         self, users: Names = None, k: int = 10, *, exclude_seen: bool = True, among: Names = None
@@ -176,22 +166,12 @@ class Recommender(Estimator):
         among : sequence, optional
             Names of the only items to recommend; None: all.
 
-        Raises
-        ------
-        UserError
-            If a user or an item is unknown.
+        Raises UserError if a user or an item is unknown.
         """
-        parts = list(self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among))
-        return Recommendations(*map(np.concatenate, zip(*parts, strict=True)))
+        return _joined(self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among))
 
     def write(
-        self,
-        path: str | os.PathLike[str],
-        users: Names = None,
-        k: int = 10,
-        *,
-        exclude_seen: bool = True,
-        among: Names = None,
+        self, path: Place, users: Names = None, k: int = 10, *, exclude_seen: bool = True, among: Names = None
     ) -> None:
         """Write recommendations as JSON lines or Parquet (``.jsonl``, ``.parquet``); memory doesn't grow with users.
 
@@ -201,13 +181,17 @@ class Recommender(Estimator):
         file = Path(path)
         check_choice(file.suffix, "path", (".jsonl", ".parquet"))
         blocks = self._recommend_blocks(users, k, exclude_seen=exclude_seen, among=among)
-        with whole_file(file) as part:
-            if file.suffix == ".parquet":
-                _write_parquet(part, blocks)
-                return
-            with part.open("w", encoding="utf-8") as lines:
-                for block in blocks:
-                    lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block.rows())
+        with whole_file(file) as part, ExitStack() as opened:
+            writer: Any = None
+            for block in blocks:
+                if file.suffix == ".jsonl":
+                    writer = writer or opened.enter_context(part.open("w", encoding="utf-8"))
+                    writer.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block.rows())
+                else:
+                    rows = block.to_frame("pyarrow")
+                    parquet = import_module("pyarrow.parquet")
+                    writer = writer or opened.enter_context(parquet.ParquetWriter(part, rows.schema))
+                    writer.write_table(rows)
 
     def similar_items(self, items: Names = None, k: int = 10) -> Recommendations:
         """Return the items most similar to items (None: all), which are the `users` of the result.
@@ -216,21 +200,25 @@ class Recommender(Estimator):
         cosine of the items' vectors. Raises UserError if an item is unknown, or the model has neither.
         """
         check_fitted(self)
-        wanted = None if items is None else positions_of(items, self.pairs_.item_columns, "item")
-        members, ones = [self.model_, *getattr(self.model_, "members_", [])], identity_rows(self.items_.size)
-        able: Any = (m for m in members if isinstance(m, FoldsIn) and sp.issparse(m.fold_in(ones[:1])))
-        if (weigher := next(able, None)) is not None:
-            return _most_similar(lambda block: weigher._scores(weigher.fold_in(ones[block])), self.items_, wanted, k)
+        wanted = positions_of(items, self.pairs_, "item")
+        ones = identity_rows(self.items_.size)
+        members = self.model_, *getattr(self.model_, "members_", ())
+        able: list[Any] = [member for member in members if isinstance(member, FoldsIn)]
+        for model in able:
+            if sp.issparse(model.fold_in(ones[:1])):  # the item's weights, not a vector
+                return _most_similar(model.fold_in(ones), model._tag_rows(), self.items_, wanted, k)
         vectors = tag_vectors(self.model_)
         if vectors is None or vectors.shape[1] < 2:
             raise UserError("This model has no vectors of items.", setting="model", advice="Choose ease or wsabie.")
-        return _most_similar(_cosines(vectors), self.items_, wanted, k)
+        units = unit_rows(vectors)
+        return _most_similar(units, units, self.items_, wanted, k)
 
     def similar_users(self, users: Names = None, k: int = 10) -> Recommendations:
         """Return the users nearest to users (None: all) by the cosine of their rows; `items` are users."""
         check_fitted(self)
-        wanted = None if users is None else positions_of(users, self.pairs_.user_rows, "user")
-        return _most_similar(_cosines(self._user_rows(np.arange(self.users_.size))), self.users_, wanted, k)
+        wanted = positions_of(users, self.pairs_, "user")
+        units = unit_rows(self._user_rows(np.arange(self.users_.size)))
+        return _most_similar(units, units, self.users_, wanted, k)
 
     def fold_in(self, pairs: PairSource, **columns: Unpack[PairColumns]) -> Recommender:
         """Return a recommender for new users, without a fit: their rows follow from their pairs (`folded_rows`).
@@ -242,20 +230,15 @@ class Recommender(Estimator):
         **columns
             As in `fit_pairs`: `user`, `item`, `weight`, `users`.
 
-        Raises
-        ------
-        UserError
-            If an item is unknown, or the model cannot fold users in.
+        Raises UserError if an item is unknown, or the model cannot fold users in.
         """
         self._fit_rows("fold new users in")
         if sp.issparse(pairs):
             columns.setdefault("items", self.items_)
         new = Pairs.of(pairs, **columns)
-        positions = positions_of(new.items, self.pairs_.item_columns, "item")
-        entries, shape = new.weights.tocoo(), (new.users.size, self.items_.size)
-        weights = sp.csr_array((entries.data, (entries.row, positions[entries.col])), shape=shape)
-        folded = clone(self)
-        rows = folded_rows(self.model_, weights, self._rows, self.pairs_.weights)
+        columns_of_items = identity_rows(self.items_.size)[positions_of(new.items, self.pairs_, "item")]
+        weights = as_csr(new.weights @ columns_of_items)
+        folded, rows = copy(self), folded_rows(self.model_, weights, self._rows, self.pairs_.weights)
         folded._set(self.model_, replace(new, items=self.items_, weights=weights, times=None), rows)
         return folded
 
@@ -266,7 +249,7 @@ class Recommender(Estimator):
         """
         training = self._fit_rows("add items")
         new = Pairs.of(pairs, **columns)
-        positions = positions_of(new.users, self.pairs_.user_rows, "user")
+        users = positions_of(new.users, self.pairs_, "user")
         if known := [name for name in new.items.astype(str).tolist() if name in self.pairs_.item_columns]:
             raise UserError(f"{known[0]!r} is an item already.", setting="pairs", advice="Fit again.")
         model = self.model_
@@ -274,22 +257,19 @@ class Recommender(Estimator):
             name = MODELS.name_of(model)
             raise UserError(f"The model '{name}' cannot add items.", setting="model", value=name, advice="Fit again.")
 
-        entries, shape = new.weights.tocoo(), (model.n_features_in_, new.items.size)
-        added = sp.csr_array((entries.data, (positions[entries.row], entries.col)), shape=shape)
+        added = as_csr(identity_rows(model.n_features_in_)[users].T @ new.weights)
         model.add_tags(None, as_csr(added > 0))
         weights = as_csr(sp.hstack([self.pairs_.weights, added[: self.users_.size]]))
         items = np.concatenate([self.items_, new.items.astype(self.items_.dtype.kind)])
         pairs = replace(self.pairs_, items=items, weights=weights, times=None)
-        training = training._replace(vocabulary=_vocabulary(pairs), Y=as_csr(weights > 0))
-        self._set(model, pairs, self._rows, training)
+        self._set(model, pairs, self._rows, training._replace(Y=as_csr(weights > 0)))
         return self
 
     def score(self, X: PairSource, y: object = None) -> float:
         """Return the mean reciprocal rank of one hidden item of each user, whose other pairs are folded in."""
-        hidden = Pairs.of(X).hold_one_out(np.random.default_rng(0))
-        folded = self.fold_in(as_csr(hidden.known))
-        ranks = measure(folded.scores(np.arange(folded.users_.size)), hidden.held, ["mrr"], exclude=hidden.known)
-        return float(ranks["mrr"].mean())
+        hidden = hold_one_out(Pairs.of(X).weights, np.random.default_rng(0))
+        scores = partial(self.fold_in(hidden.known).score_blocks, np.arange(hidden.images.size))
+        return evaluate(scores, hidden.held, ["mrr"], exclude=hidden.known)["mrr"]
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all items for users by their positions in `users_`, shape (n_users, n_items)."""
@@ -297,13 +277,9 @@ class Recommender(Estimator):
 
     def score_blocks(self, users: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield slices of `users`, which are positions, and their `scores`: memory doesn't grow with the users."""
-        model, columns = self.model_, None
-        for rows in row_blocks(users.size, 4 * self.items_.size):
-            U = self._user_rows(users[rows])
-            columns = transposed_for(U, model._tag_rows(), users.size) if columns is None else columns
-            yield rows, model._scores(U, columns)
+        return self.model_._score_rows(users.size, lambda rows: self._user_rows(users[rows]))
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(self, path: Place, *, overwrite: bool = False) -> None:
         """Save the run, which `load` opens again; weights of pairs are not saved.
 
         Raises StorageError if there is a run at `path` and `overwrite` is False; UserError with features or new users.
@@ -315,7 +291,7 @@ class Recommender(Estimator):
         self.run_.save(path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> Self:
+    def load(cls, path: Place, n_jobs: int | None = None) -> Self:
         """Open a run of images known by number as a recommender. Raises StorageError if there is none at `path`."""
         run = Run.open(path, n_jobs, whole=True)
         if run.given is None or not isinstance(run.encoder, Ids):
@@ -332,16 +308,12 @@ class Recommender(Estimator):
     ) -> Iterator[Recommendations]:
         """Yield the best items of some users after another, as `recommend`."""
         check_fitted(self)
-        check_count(k, "k")
-        wanted = np.arange(self.users_.size) if users is None else positions_of(users, self.pairs_.user_rows, "user")
-        columns = slice(None) if among is None else np.unique(positions_of(among, self.pairs_.item_columns, "item"))
-        items: NDArray[np.generic] = self.items_[columns]
-        for rows, scores in self.score_blocks(wanted):
-            block = wanted[rows]
-            if exclude_seen:
-                scores[self.pairs_.weights[block].tocoo().coords] = -np.inf
-            ids, best = top_k(np.ascontiguousarray(scores[:, columns]), min(k, items.size))
-            yield Recommendations(self.users_[block], items[ids], best)
+        wanted = positions_of(users, self.pairs_, "user")
+        columns: Any = slice(None)
+        if among is not None:
+            columns = np.unique(positions_of(among, self.pairs_, "item"))
+        blocks = ((wanted[rows], scores) for rows, scores in self.score_blocks(wanted))
+        return _best(blocks, self.users_, self.items_, k, self.pairs_.weights if exclude_seen else None, columns)
 
     def _fit_rows(self, what: str) -> TrainingRows:
         """Return the rows of the fit; raise UserError if the users are new ones, which were folded in."""
@@ -407,17 +379,8 @@ def fit_pairs(
         items with this feature. Values other than 1 are weights.
     progress : Progress, optional
 
-    Returns
-    -------
-    Recommender
-        Fitted.
-
-    Raises
-    ------
-    DataError
-        If pairs can't be read (`Pairs.of`).
-    UserError
-        If the model is unknown, or doesn't use weights or features.
+    Raises DataError if pairs can't be read (`Pairs.of`); UserError if the model is unknown, or doesn't use weights or
+    features.
 
     Examples
     --------
@@ -429,60 +392,43 @@ def fit_pairs(
     return recommender.fit(read, user_features=user_features, item_features=item_features, progress=progress)
 
 
-def _check_uses(model: Annotator, *, has_weights: bool, has_user_features: bool) -> None:
-    """Raise UserError if a model doesn't use the weights or the features of users."""
-    name = MODELS.name_of(model)
-    for setting, is_used, is_given, others in (
-        ("weight", model.uses_pair_weights, has_weights, "auto, ease, knn, als, wsabie or vse_ens"),
-        ("user_features", name not in BY_NUMBER_ONLY, has_user_features, "wsabie or vse_ens"),
-    ):
-        if is_given and not is_used:
-            hint = " (`matrix > 0` has no weights)" if setting == "weight" else ""
-            raise UserError(
-                f"The model '{name}' doesn't use `{setting}`.",
-                setting=setting, advice=f"Leave it out{hint}, or choose another `model`: {others}.",
-            )  # fmt: skip
+def _features(matrix: Any, setting: str, n_rows: int) -> sp.csr_array:
+    """Return features of users or items as CSR; raise ShapeError if there aren't `n_rows` rows."""
+    features = sp.csr_array(as_rows(matrix, setting))
+    if features.shape[0] != n_rows:
+        raise ShapeError(setting=setting, value=features.shape, expected=f"{n_rows:,} rows")
+    return features
 
 
-def _vocabulary(pairs: Pairs) -> Vocabulary:
-    """Return the items as tags, with their numbers of users."""
-    n_users = np.bincount(pairs.weights.indices, minlength=pairs.items.size)
-    return Vocabulary(list(map(str, pairs.items.tolist())), n_users)
+def _unused(model: Annotator, setting: str, others: str) -> UserError:
+    """Return the error for a setting that a model doesn't use, with the `others` that do."""
+    problem = f"The model '{MODELS.name_of(model)}' doesn't use `{setting}`."
+    return UserError(problem, setting=setting, advice=f"Leave it out, or choose another `model`: {others}.")
 
 
-def _cosines(vectors: Matrix) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
-    """Return a function from the numbers of some vectors to their cosines with all vectors."""
-    units: Any = unit_rows(vectors)
-    return lambda block: np.ascontiguousarray(dense(units[block] @ units.T), np.float32)
+def _most_similar(U: Any, V: Any, names: NDArray[Any], wanted: NDArray[np.int64], k: int) -> Recommendations:
+    """Return the `k` others with the highest scores, U · Vᵀ, for each wanted row of U."""
+    blocks = ((wanted[rows], all_products(U[wanted[rows]], V)) for rows in row_blocks(wanted.size, 4 * names.size))
+    return _joined(_best(blocks, names, names, min(k, names.size - 1), identity_rows(names.size)))
 
 
-def _most_similar(
-    scores_of: Callable[[NDArray[np.int64]], NDArray[np.float32]],
-    names: NDArray[np.generic],
-    wanted: NDArray[np.int64] | None,
+def _best(
+    blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]],
+    users: NDArray[Any],
+    items: NDArray[Any],
     k: int,
-) -> Recommendations:
-    """Return the `k` others with the highest scores for each wanted position (None: all)."""
+    excluded: sp.csr_array | None,
+    columns: Any = slice(None),
+) -> Iterator[Recommendations]:
+    """Yield the `k` items among `columns` with the highest scores for the users of each block, which are positions."""
     check_count(k, "k")
-    wanted, k = np.arange(names.size) if wanted is None else wanted, min(k, names.size - 1)
-    ids, best = np.empty((wanted.size, k), np.int64), np.empty((wanted.size, k), np.float32)
-    for rows in row_blocks(wanted.size, 4 * names.size):
-        scores = scores_of(wanted[rows])
-        scores[np.arange(len(scores)), wanted[rows]] = -np.inf
-        ids[rows], best[rows] = top_k(scores, k)
-    return Recommendations(names[wanted], names[ids], best)
+    items = items[columns]
+    for block, scores in blocks:
+        if excluded is not None:
+            scores[excluded[block].tocoo().coords] = -np.inf
+        ids, best = top_k(np.ascontiguousarray(scores[:, columns]), min(k, items.size))
+        yield Recommendations(users[block], items[ids], best)
 
 
-def _write_parquet(file: Path, blocks: Iterator[Recommendations]) -> None:
-    """Write the rows of all blocks as one Parquet file."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("Parquet needs pyarrow. Install it with: pip install 'visterm[parquet]'") from error
-    writer = None
-    with ExitStack() as stack:
-        for block in blocks:
-            table = pa.table(block.columns())
-            writer = writer or stack.enter_context(pq.ParquetWriter(file, table.schema))
-            writer.write_table(table)
+def _joined(blocks: Iterable[Recommendations]) -> Recommendations:
+    return Recommendations(*map(np.concatenate, zip(*blocks, strict=True)))
