@@ -36,7 +36,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import Scores, as_matrix, average_precisions
-from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch
+from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch, Validation, Watch
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -161,7 +161,7 @@ class Annotator(Estimator, ABC):
             If training ends in infinity or NaN.
         """
         with self._fitting(X, Y, valid, side=side, hold_out=hold_out) as (X, Y, rng, valid):
-            self._fit_monitored(X, Y, rng, valid, monitor or SILENT, on_epoch)
+            self._fit_monitored(X, Y, rng, valid, Watch(monitor or SILENT, on_epoch))
         return self
 
     def image_rows(self, X: MatrixLike | None) -> Matrix:
@@ -330,15 +330,9 @@ class Annotator(Estimator, ABC):
         """Raise `UserError` for settings that are valid by `limits`, but cannot be used together."""
 
     def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
     ) -> None:
-        """Learn with validation rows, progress and a callback; for models that train in epochs."""
+        """Learn with validation rows, progress and a callback (`watch`); for models that train in epochs."""
         self._fit(X, Y, rng)
 
     @contextmanager
@@ -350,7 +344,7 @@ class Annotator(Estimator, ABC):
         *,
         side: SideKnowledge | None = None,
         hold_out: bool = True,
-    ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, tuple[Matrix, sp.csr_array] | None]]:
+    ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, Validation | None]]:
         """Delete learned attributes, yield the checked input, and then check that the new attributes are finite."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)

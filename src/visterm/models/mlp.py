@@ -22,9 +22,9 @@ from visterm.core.types import Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, Floats, Measure, TrainingState, Validation, Weights
+from visterm.models.epochs import EpochAnnotator, Floats, Measure, TrainingState, Weights
 from visterm.models.linear.base import with_ones
-from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
+from visterm.models.stopping import HeldOutFit, OnEpoch, Validation, Watch, hold_out
 
 BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
 MAX_AXES = 512
@@ -100,13 +100,7 @@ class Mlp(EpochAnnotator):
     schedule: str = "constant"
 
     def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: Validation | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
     ) -> None:
         self.check_settings()
         if not (Y.data > 0).any():
@@ -117,29 +111,23 @@ class Mlp(EpochAnnotator):
         with one_blas_thread():
             axes = PrincipalAxes.of(X)
             training = self._unfinished = NetworkTraining(self, axes, X[training_ids], Y[training_ids], rng)
-            self._train(training, TrainingState(), self.epochs, training.measure_map(valid), monitor, on_epoch)
+            self._train(training, TrainingState(), self.epochs, training.measure_map(valid), watch)
 
         if held_out.size:
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
-            self.finish(X, Y, monitor=monitor, on_epoch=on_epoch)
+            self.finish(X, Y, monitor=watch.monitor, on_epoch=watch.on_epoch)
 
     def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress, on_epoch: OnEpoch | None = None) -> None:
         """Continue the last training from its best weights, on all images, see `FinishesFits`."""
         n_epochs, history, training = self.n_epochs_, self.history_, self._unfinished
         with one_blas_thread():
             training = training.on(X, Y)
-            self._train(training, TrainingState(slowing=FINISH_EPOCHS), FINISH_EPOCHS, None, monitor, on_epoch)
+            self._train(training, TrainingState(slowing=FINISH_EPOCHS), FINISH_EPOCHS, None, Watch(monitor, on_epoch))
         self.n_epochs_, self.history_ = n_epochs, history
         self._unfinished = None
 
     def _train(
-        self,
-        training: NetworkTraining,
-        state: TrainingState,
-        epochs: int,
-        measure: Measure | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, training: NetworkTraining, state: TrainingState, epochs: int, measure: Measure | None, watch: Watch
     ) -> None:
         """Train, and publish the best weights, or the last ones."""
 
@@ -150,7 +138,7 @@ class Mlp(EpochAnnotator):
                 self._publish(*training.weights)
                 self._refuse_non_finite()
 
-        self._epochs(state, epochs, measure, run_epoch, monitor=monitor, on_epoch=on_epoch)
+        self._epochs(state, epochs, measure, run_epoch, watch=watch)
         training.weights = state.best_weights or training.weights
         self._publish(*training.weights)
 

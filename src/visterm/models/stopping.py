@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.estimator import Estimator
 from visterm.core.products import dense
+from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 
 OPEN = "open"  # The schedule of a training that chooses its number of epochs, see `Wsabie`
@@ -17,6 +19,14 @@ MIN_HELD_OUT = 50  # With fewer held-out images, results would be mostly chance:
 EpochRecord: TypeAlias = dict[str, Any]
 OnEpoch: TypeAlias = Callable[[EpochRecord], str | None]
 """Called with the record of each epoch, which is added to `history_`; return "stop" to end the training."""
+Validation: TypeAlias = tuple[Matrix, sp.csr_array]
+
+
+class Watch(NamedTuple):
+    """What follows a training: the progress that is shown, and the callback after each epoch."""
+
+    monitor: Progress
+    on_epoch: OnEpoch | None = None
 
 
 def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

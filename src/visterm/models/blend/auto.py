@@ -49,7 +49,7 @@ from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_im
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
 from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
-from visterm.models.stopping import HeldOutFit, OnEpoch, learns_from_kernel
+from visterm.models.stopping import HeldOutFit, Validation, Watch, learns_from_kernel
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -261,13 +261,7 @@ class Auto(Blend):
         check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
 
     def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
     ) -> None:
         self.check_settings()
         budget = Budget(self.budget)
@@ -277,15 +271,15 @@ class Auto(Blend):
         rows = TaggedRows(X, Y, self._side.pair_weights)
         splits = split_images(self, rows, valid, rng, once=budget.limited)
         self.n_held_out_ = sum(split.judged.X.shape[0] for split in splits)
-        trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
+        trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, watch.monitor, rng)
         by_number, given = splits[0].known is not None, vars(self).get("_given_weights")
         lift = 0.0 if by_number and self.lift is None else self.lift
         mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1, given=given, by_number=by_number)
         self._centre = mix.centre
-        kept = spares(mix.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
+        kept = spares(mix.used, trials, splits, self.n_jobs, watch.monitor) if self.explainable else []
         self.weights_ = np.pad(mix.shares, (0, len(kept)))
         used = [*mix.used, *kept]
-        self._fit_again(used, rows, splits, budget, monitor)
+        self._fit_again(used, rows, splits, budget, watch.monitor)
         self._keep(used, mix, splits)
         weight_of = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
         self.report_ = [

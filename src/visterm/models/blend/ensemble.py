@@ -20,7 +20,7 @@ from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
 from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
-from visterm.models.stopping import OnEpoch, hold_out, visible_columns
+from visterm.models.stopping import Validation, Watch, hold_out, visible_columns
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -92,13 +92,7 @@ class Ensemble(Blend):
     valid_share: float = 0.1
 
     def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
     ) -> None:
         self.check_settings()
         member_entries = member_list(DEFAULT_MEMBERS if self.members is None else self.members, "members")
@@ -110,11 +104,11 @@ class Ensemble(Blend):
             if (Y[held_out].data > 0).any():
                 judged = visible_columns(self, X[held_out], trained), Y[held_out]
                 training = visible_columns(self, X[trained], trained), Y[trained]
-                means, scales = self._fit_members(members, *training, judged, monitor, rng)
+                means, scales = self._fit_members(members, *training, judged, watch.monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
                 members = [clone(member) for member in members]
 
-        self.means_, self.scales_ = self._fit_members(members, X, Y, valid, monitor, rng)
+        self.means_, self.scales_ = self._fit_members(members, X, Y, valid, watch.monitor, rng)
         if weights is None and valid is not None and len(members) > 1 and (valid[1].data > 0).any():
             weights, self.valid_map_ = self._choose(members, self.means_, self.scales_, valid, rng)
         self.members_ = members
@@ -151,7 +145,7 @@ class Ensemble(Blend):
         members: list[Annotator],
         X: Matrix,
         Y: sp.csr_array,
-        valid: tuple[Matrix, sp.csr_array] | None,
+        valid: Validation | None,
         monitor: Progress,
         rng: np.random.Generator,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -22,13 +22,12 @@ from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserEr
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
-from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.base import Limit
 from visterm.models.deep.moved_words import move_words
-from visterm.models.epochs import EpochAnnotator, Floats, Validation, mean_length
-from visterm.models.stopping import OnEpoch
+from visterm.models.epochs import EpochAnnotator, Floats, mean_length
+from visterm.models.stopping import Validation, Watch
 
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 
@@ -258,13 +257,7 @@ class DeepTagger(EpochAnnotator):
             raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
 
     def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: Validation | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
     ) -> None:
         self.check_settings()
         if not (Y.data > 0).any():
@@ -283,7 +276,7 @@ class DeepTagger(EpochAnnotator):
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
-        fit = DeepFit(self, X, Y, seed, checkpoint, monitor, on_epoch)
+        fit = DeepFit(self, X, Y, seed, checkpoint, watch)
         fit.run(valid)
         if vectors is not None and self._words_move():  # at the end, as the check after an epoch reads all arrays
             self.word_vectors_ = np.asarray(vectors, np.float32)

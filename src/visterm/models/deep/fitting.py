@@ -23,14 +23,13 @@ from torch import Tensor, nn
 from visterm.core.errors import StorageError
 from visterm.core.persist import load_arrays, new_folder, open_folder, read_json, save_arrays, write_json
 from visterm.core.products import dense
-from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Arrays, Matrix
 from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.word_table import BLOCK_ROWS, Ints, WordTable, start_vectors
-from visterm.models.epochs import TrainingState, Validation
+from visterm.models.epochs import TrainingState
 from visterm.models.ranking.training import Checkpoint
-from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
+from visterm.models.stopping import HeldOutFit, Validation, Watch, hold_out
 
 WORK_PER_THREAD = 2**25  # Minimum number of multiplications per batch and thread, for another thread to be worthwhile
 _SETTINGS_LOCK = RLock()
@@ -266,16 +265,9 @@ class DeepFit:
     """
 
     def __init__(
-        self,
-        model: Any,
-        X: Matrix,
-        Y: sp.csr_array,
-        seed: int,
-        checkpoint: TrainingCheckpoint,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, model: Any, X: Matrix, Y: sp.csr_array, seed: int, checkpoint: TrainingCheckpoint, watch: Watch
     ) -> None:
-        self._model, self._X, self._Y, self._monitor, self._on_epoch = model, X, Y, monitor, on_epoch
+        self._model, self._X, self._Y, self._watch = model, X, Y, watch
         self._checkpoint, self._stored = checkpoint, checkpoint.read()
         self._seed = self._stored.facts["seed"] if self._stored else seed
         self._device = torch_device(model.device)
@@ -333,7 +325,7 @@ class DeepFit:
                 model._refuse_non_finite()
 
             measure = model._measure_map(validation)
-            model._epochs(state, epochs, measure, run_epoch, monitor=self._monitor, on_epoch=self._on_epoch)
+            model._epochs(state, epochs, measure, run_epoch, watch=self._watch)
 
     def _training(self, phase: int, images: Ints) -> DeepTraining:
         model = self._model

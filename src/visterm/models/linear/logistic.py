@@ -17,14 +17,13 @@ from scipy.special import expit
 from visterm.core.checks import check_number
 from visterm.core.learned import Kind, Number
 from visterm.core.products import dense, product
-from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import mean_square_norm
-from visterm.models.stopping import OnEpoch, hold_out
+from visterm.models.stopping import Validation, Watch, hold_out
 
 ALPHAS = tuple(
     10.0 ** (step / 2) for step in range(0, -11, -1)
@@ -78,13 +77,7 @@ class Logistic(LinearAnnotator):
     random_state: RandomState = 0
 
     def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
     ) -> None:
         self.check_settings()
         check_weight_size(X.shape[1], Y.shape[1], "Logistic")

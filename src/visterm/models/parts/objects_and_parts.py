@@ -20,13 +20,14 @@ from visterm.core.types import Matrix, MatrixLike, PairRanking
 from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
-from visterm.models.epochs import Floats, Measure, Validation, Weights
+from visterm.models.epochs import Floats, Measure, Weights
 from visterm.models.parts.related_training import RelatedImages, RelatedTraining, RowLayout
 from visterm.models.parts.relations import Quadruplets, check_relations, listed_and_suggested
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.image_sides import Ints, StepSettings
 from visterm.models.ranking.training import Training, TrainingContext
 from visterm.models.ranking.warp import Objective, rank_weights
+from visterm.models.stopping import Validation
 
 MAX_VALUE = 1e37  # The sum of three such numbers doesn't overflow float32
 EXAMPLES_PER_PART = 16  # Constant, so the parts don't depend on the number of threads

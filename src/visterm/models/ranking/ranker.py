@@ -21,7 +21,7 @@ from visterm.core.types import Matrix, MatrixLike
 from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Validation, Weights, epoch_record
+from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Weights, epoch_record
 from visterm.models.ranking.training import (
     MAX_TAG_BLOCK,
     FileCheckpoints,
@@ -33,7 +33,7 @@ from visterm.models.ranking.training import (
     fit_new_tags,
     positive_tags,
 )
-from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out
+from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, Validation, Watch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
 Train: TypeAlias = Callable[[Matrix, sp.csr_array, RankingState, int, Measure | None], None]
@@ -170,7 +170,7 @@ class PairRanker(EpochAnnotator):
 
                 self._epochs(
                     state, self.epochs, self._measure_map(valid), run_epoch,
-                    monitor=monitor, on_epoch=on_epoch, task=task, steps=0, after_epoch=offer_checkpoint,
+                    watch=Watch(monitor, on_epoch), task=task, steps=0, after_epoch=offer_checkpoint,
                 )  # fmt: skip
         return self
 
@@ -225,13 +225,7 @@ class PairRanker(EpochAnnotator):
         """Make the training that changes `weights`."""
 
     def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: Validation | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
     ) -> None:
         self.check_settings()
         positives = self._positives(Y)
@@ -239,7 +233,7 @@ class PairRanker(EpochAnnotator):
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
         fit = self._fit_open if self.chooses_epochs else self._fit_fixed
-        fit(X, positives, valid, rng, self._trainer(rng, monitor, on_epoch))
+        fit(X, positives, valid, rng, self._trainer(rng, watch))
 
     def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress) -> None:
         """Continue the last training from its best weights, on all images, see `FinishesFits`.
@@ -247,7 +241,7 @@ class PairRanker(EpochAnnotator):
         With a fixed schedule, train from the start for the best number of epochs.
         """
         rng, positives = as_generator(self.random_state), self._positives(Y)
-        train = self._trainer(rng, monitor, None)
+        train = self._trainer(rng, Watch(monitor))
         if self._unfinished is not None:
             self._finish(X, positives, self._unfinished, train)
         else:
@@ -255,7 +249,7 @@ class PairRanker(EpochAnnotator):
             train(X, positives, state, self.n_epochs_, None)
         self._unfinished = None
 
-    def _trainer(self, rng: np.random.Generator, monitor: Progress, on_epoch: OnEpoch | None) -> Train:
+    def _trainer(self, rng: np.random.Generator, watch: Watch) -> Train:
         """Return a function that trains on rows and tags, from a state."""
 
         def train(
@@ -266,19 +260,12 @@ class PairRanker(EpochAnnotator):
                 training = self._training(X, positives, state.weights, context)
                 if state.training_state:
                     training.load_state(state.training_state)
-                self._train(training, state, epochs, measure, team, monitor, on_epoch)
+                self._train(training, state, epochs, measure, team, watch)
 
         return train
 
     def _train(
-        self,
-        training: Training,
-        state: RankingState,
-        epochs: int,
-        measure: Measure | None,
-        team: Team,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, training: Training, state: RankingState, epochs: int, measure: Measure | None, team: Team, watch: Watch
     ) -> None:
         def run_epoch(rate: float) -> None:
             training.growth = state.growth_in(state.epoch)
@@ -286,7 +273,7 @@ class PairRanker(EpochAnnotator):
             state.training_state = training.state()
             self._publish_means(state, team)
 
-        self._epochs(state, epochs, measure, run_epoch, monitor=monitor, on_epoch=on_epoch)
+        self._epochs(state, epochs, measure, run_epoch, watch=watch)
 
     def _fit_fixed(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator, train: Train
