@@ -120,7 +120,7 @@ def _fit_tagger(
     connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
 ) -> Tagger:
     """Fit a run on the photos that people tagged, or on all photos if the request has words."""
-    people_filter = PeopleTagFilter(connected, Counter(), Vocabulary([]))
+    people_filter = PeopleTagFilter(connected, Counter(), Vocabulary([]), None)
     images: list[str] = []
     tags: list[list[str]] = []
 

@@ -166,7 +166,7 @@ def remove_all(
 
     This includes pairs that reappeared after removal; pairs without a parent tag only if they reappeared immediately.
     """
-    connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress)
+    connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress, check=False)
     pushed, remaining = writer.pushed, _existing_pairs(connected, library)
     if dry_run:
         return PushResult(taken=len(remaining), changes=[*map(_change, remaining)])
@@ -327,9 +327,7 @@ class _PairWriter:
     With `check`, pairs that people added in the meantime are not written.
     """
 
-    def __init__(
-        self, stored: StoredCatalogue, library: RemoteLibrary, progress: Progress, *, check: bool = False
-    ) -> None:
+    def __init__(self, stored: StoredCatalogue, library: RemoteLibrary, progress: Progress, *, check: bool) -> None:
         self._stored, self._connected, self._library = stored, stored.connected, library
         self._progress, self._check = progress, check
         self.folders, self.pushed = _FolderTrials(stored.connected, library), PushResult()
@@ -354,9 +352,7 @@ class _PairWriter:
         outcome = write(self._library, [*map(_pair, pairs)], touched=touched)
         open_keys = outcome.unsent | outcome.unsettled
         written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
-        lost = [
-            pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | outcome.refused.keys()
-        ]
+        lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | {*outcome.refused}]
 
         with self._stored.database.transaction():
             connected.set_touched(outcome.stamps)

@@ -311,13 +311,11 @@ def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> li
         matches.append(match)
 
     if None in matches:
-        _match_loosely(folder, by_path, names, matches)
+        _match_loose(folder, by_path, names, matches)
     return matches
 
 
-def _match_loosely(
-    folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]
-) -> None:
+def _match_loose(folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]) -> None:
     """Match names that differ in capitals, or lack the suffix, with files that no other name matches."""
     matched_paths = {match.path for match in matches if match is not None}
     unmatched_names = [name for name, path in by_path.items() if path not in matched_paths]

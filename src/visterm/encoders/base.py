@@ -24,6 +24,7 @@ from visterm.encoders.contract import AnyEncoder, Encoded
 
 Images: TypeAlias = "Sequence[str | Path | NDArray[np.uint8]]"
 Pixels: TypeAlias = "NDArray[np.uint8]"
+Batch: TypeAlias = "tuple[list[int], list[Pixels]]"  # Positions of images, and their pixels
 
 T = TypeVar("T")
 
@@ -90,9 +91,7 @@ class Encoder(AnyEncoder):
         """Return the rows of a batch; `images` are the images as they were passed, for encoders inside this one."""
         return self._encode_batch(pixels)
 
-    def _batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], list[Pixels]]]:
+    def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterator[Batch]:
         """Yield the positions and the pixels of readable images, batch by batch; add the others to `skipped`."""
         batch: list[Decoded] = []
         for number, item in enumerate(self._decoded(images), start=1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from visterm.core.progress import Progress, reported
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState, Skipped
 from visterm.data.images import read_image
-from visterm.encoders.base import Encoder, Images, Pixels
+from visterm.encoders.base import Batch, Encoder, Images, Pixels
 from visterm.encoders.blocks import check_numbers
 from visterm.encoders.contract import AnyEncoder, AnyImages, HasPlaces, Places, name_of, no_places, stacked_places
 from visterm.encoders.named import make_encoder, split_specs
@@ -101,9 +101,7 @@ class NestedEncoder(Encoder):
             part.fit(images, skip_unreadable=skip_unreadable, progress=progress)
         self.parts_ = parts
 
-    def _sample_rows(
-        self, images: Images, skip: bool, progress: Progress, task: str
-    ) -> Generator[list[Matrix], None, None]:
+    def _sample_rows(self, images: Images, skip: bool, progress: Progress, task: str) -> Iterator[list[Matrix]]:
         """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
         if not skip:
             self.refuse_unknown(images)
@@ -131,9 +129,7 @@ class NestedEncoder(Encoder):
         reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(reasons.items()))
 
-    def _batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], list[Pixels]]]:
+    def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterator[Batch]:
         if any(isinstance(part, Encoder) for part in self.parts_):
             yield from super()._batches(images, skipped, progress)
             return

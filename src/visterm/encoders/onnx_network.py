@@ -263,12 +263,10 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
     return session
 
 
-def run_session(
-    session: ort.InferenceSession, path: str, outputs: list[str], feed: dict[str, Numbers]
-) -> list[Numbers]:
-    """Run a network and return outputs. Raises StorageError, with its path, if onnxruntime cannot run it."""
+def run_session(session: ort.InferenceSession, path: str, names: list[str], feed: dict[str, Numbers]) -> list[Numbers]:
+    """Run a network, and return its outputs `names`. Raises StorageError, with its path, if it cannot be run."""
     try:
-        return [np.asarray(output) for output in session.run(outputs, feed)]
+        return [np.asarray(output) for output in session.run(names, feed)]
     except OPEN_ERRORS as error:
         raise StorageError(f"{path} cannot be run: {_reason(error)}. Use another network.") from error
 

@@ -15,7 +15,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.executor import LOCAL, Executor, for_parts, require_visible_path
 from visterm.core.learned import Listed, Record, Text, Whole
 from visterm.core.persist import MANIFEST, file_hash
-from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported, silent
+from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported
 from visterm.core.remote import absolute, as_path, is_remote
 from visterm.core.threads import Team
 from visterm.core.types import CHUNK, Chunk, Skipped
@@ -319,13 +319,7 @@ def annotate_into(
 
 
 def annotate_found(
-    tagger: Tagger,
-    source: AnnotationInput,
-    wanted: TagsWanted,
-    *,
-    executor: Executor = LOCAL,
-    say: Say = silent,
-    progress: Progress = SILENT,
+    tagger: Tagger, source: AnnotationInput, wanted: TagsWanted, *, executor: Executor, say: Say, progress: Progress
 ) -> Iterator[Annotated | Skipped]:
     """Tag images one after another in this process, or on other machines if there is more than one piece.
 

@@ -18,10 +18,7 @@ from visterm.models.abilities import places_words
 
 
 def typed_query(
-    run: Run,
-    words: str | Sequence[str],
-    new_tags: Mapping[str, str] | None = None,
-    names: Mapping[str, str] | None = None,
+    run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None, names: Mapping[str, str] | None = None
 ) -> Query:
     """Return a typed query as weights, together of unit length; see `Tagger.query_weights`.
 

@@ -141,17 +141,15 @@ class CatalogueSource:
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, NO_PERMISSION if image.path and is_there(image.path) else NO_FILE)
                         continue
-                    given_tags, denied_tags = current_tags.get(image.id, []), rejected.get(image.id, [])
+                    given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # also reject children of rejected tags, unless given
-                        given_keys, tree = set(map(tag_key, given_tags)), tagger.tree.words
-                        denied_tags = [tag for tag in tree.with_children(denied_tags) if tag_key(tag) not in given_keys]
+                        given_keys, tree = set(map(tag_key, given)), tagger.tree.words
+                        denied = [tag for tag in tree.with_children(denied) if tag_key(tag) not in given_keys]
                     spellings = tagger.vocabulary.spellings
-                    judged_keys = {tag_key(word) for tag in (*given_tags, *denied_tags) for word in spellings(tag)}
+                    judged_keys = {tag_key(word) for tag in (*given, *denied) for word in spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
                     predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in judged_keys)
-                    yield ExportItem(
-                        as_path(image.path), tuple(given_tags), predicted, tuple(denied_tags), name=image.name
-                    )
+                    yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files that tags may have been written to, without tags and without remote objects.

@@ -168,7 +168,7 @@ class SidecarTarget:
 
     name = "xmp"
 
-    def __init__(self, *, naming: str = sidecars.FOUND, always: bool = False, flat: bool | None = None) -> None:
+    def __init__(self, *, naming: str, always: bool, flat: bool | None) -> None:
         self._naming, self._always, self._flat = naming, always, flat
         self._sidecars = sidecars.Sidecars()
 
@@ -232,12 +232,7 @@ class EmbeddedTarget:
     name = "embed"
 
     def __init__(
-        self,
-        *,
-        keep_originals: bool = True,
-        iptc: bool = False,
-        flat: bool | None = None,
-        raw_sidecars: SidecarTarget | None = None,
+        self, *, keep_originals: bool, iptc: bool, flat: bool | None, raw_sidecars: SidecarTarget | None
     ) -> None:
         self._exiftool, self._flat = ExifTool(), flat
         self._keep, self._iptc, self._sidecars = keep_originals, iptc, raw_sidecars

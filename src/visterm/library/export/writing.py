@@ -290,12 +290,12 @@ def make_target(name: str, *, keep_originals: bool = True) -> Target:
         problem = f"`overwrite` is for tags inside photos, and {name} does not change photos."
         raise UserError(problem, setting="overwrite", value=True, advice="Leave `overwrite` out.")
 
-    sidecars = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat)
+    target = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat)
     if profile.to == XMP:
-        return sidecars
+        return target
     return EmbeddedTarget(
         keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat,
-        raw_sidecars=sidecars if profile.raw else None,
+        raw_sidecars=target if profile.raw else None,
     )  # fmt: skip
 
 

@@ -252,12 +252,10 @@ class PairRanker(EpochAnnotator):
     def _trainer(self, rng: np.random.Generator, watch: Watch) -> Train:
         """Return a function that trains on rows and tags, from a state."""
 
-        def train(
-            X: Matrix, positives: sp.csr_array, state: RankingState, epochs: int, measure: Measure | None
-        ) -> None:
+        def train(X: Matrix, tags: sp.csr_array, state: RankingState, epochs: int, measure: Measure | None) -> None:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                context = TrainingContext(rng, team, True, block_for(positives.nnz, positives.shape[1]))
-                training = self._training(X, positives, state.weights, context)
+                context = TrainingContext(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                training = self._training(X, tags, state.weights, context)
                 if state.training_state:
                     training.load_state(state.training_state)
                 self._train(training, state, epochs, measure, team, watch)
