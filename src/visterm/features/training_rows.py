@@ -24,15 +24,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed, split_rows
 from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.data.images import image_name
-from visterm.data.tag_formats.tables import (
-    IMAGE_COLUMNS,
-    TAGS_COLUMNS,
-    TableOptions,
-    TagSource,
-    columns_named,
-    image_cells,
-    table_records,
-)
+from visterm.data.tag_formats import tables
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.folder import Contents, is_features
 from visterm.features.stored import Features
@@ -204,7 +196,7 @@ def _has_stored_rows(encoder: AnyEncoder) -> bool:
 
 
 def read_corpus(
-    encoder: AnyEncoder | None, images: Photos | None, tags: Any = None, **columns: Unpack[TableOptions]
+    encoder: AnyEncoder | None, images: Photos | None, tags: Any = None, **columns: Unpack[tables.TableOptions]
 ) -> Corpus:
     """Read images and their tags, or only the tags if the encoder reads names instead of pixels.
 
@@ -243,7 +235,7 @@ def read_corpus(
     return _listed_corpus(images, tags, columns)
 
 
-def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOptions) -> Corpus:
+def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: tables.TableOptions) -> Corpus:
     """Read the names or numbers of images from the tags alone."""
     if not _is_tag_source(tags):
         raise UserError(
@@ -259,12 +251,12 @@ def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOption
     return Corpus.read_names(tags, **columns)
 
 
-def _is_tag_source(tags: object) -> TypeGuard[TagSource]:
+def _is_tag_source(tags: object) -> TypeGuard[tables.TagSource]:
     """Return whether `tags` also name the images: a file, a DataFrame or a list of dicts."""
     return isinstance(tags, str | os.PathLike) or as_table(tags) is not None
 
 
-def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
+def _listed_corpus(images: Photos, tags: Any, columns: tables.TableOptions) -> Corpus:
     """Return the corpus of a DataFrame, or of parallel lists of images and tags."""
     table = as_table(images)
     if table is not None and (tags is None or (isinstance(tags, str) and tags == "auto")):
@@ -321,14 +313,14 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
 
     first_column = next(iter(columns))
     rows = {"row": list(range(len(columns[first_column])))} | columns
-    options: TableOptions = {"image_column": "row", "tags_column": first_column, "separator": separator}
-    records = table_records(FrameTable(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
+    options: tables.TableOptions = {"image_column": "row", "tags_column": first_column, "separator": separator}
+    records = tables.table_records(FrameTable(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
     return [[*row.tags, *(f"-{tag}" for tag in row.negatives)] for row in records]
 
 
 def _columns_of_tags(table: FrameTable, tags_column: str | None) -> tuple[str, ...]:
-    requested = TAGS_COLUMNS if tags_column is None else (tags_column,)
-    return columns_named(requested, tuple(name for name in table.names if isinstance(name, str)))
+    requested = tables.TAGS_COLUMNS if tags_column is None else (tags_column,)
+    return tables.columns_named(requested, tuple(name for name in table.names if isinstance(name, str)))
 
 
 def _is_matrix(value: Any) -> bool:
@@ -353,7 +345,7 @@ def _lists_of_matrix(matrix: Any, table: FrameTable | None, names: list[str]) ->
     """Return the tags of each row of a matrix, or of a table with a column for each tag."""
     if table is not None and (matrix := _as_numbers(table)) is None:
         raise TagFileError(
-            f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all are "
+            f"The table has no column of tags named {' or '.join(map(repr, tables.TAGS_COLUMNS))}, and not all are "
             f'numbers; its columns are: {", ".join(names)}. Say which has tags: tag_rules={{"tags_column": NAME}}.'
         )
 
@@ -383,12 +375,14 @@ def as_images(
         images = [images]
     matrix: Any = images
     if (table := as_table(images)) is not None and image_column is None and len(table.names) > 1:
-        matrix = None if columns_named(IMAGE_COLUMNS, tuple(map(str, table.names))) else _as_numbers(table)
+        matrix = (
+            None if tables.columns_named(tables.IMAGE_COLUMNS, tuple(map(str, table.names))) else _as_numbers(table)
+        )
     if _is_matrix(matrix):
         rows = split_rows(matrix)
         return [f"row {number}" for number in range(len(rows))], rows
 
-    images = listed(images) if table is None else image_cells(table, image_column)
+    images = listed(images) if table is None else tables.image_cells(table, image_column)
     if not isinstance(images, Sequence | np.ndarray):
         raise DataError(
             f"`images` is a {type(images).__name__}",
