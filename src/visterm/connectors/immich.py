@@ -234,7 +234,6 @@ class ImmichLibrary:
         return refused
 
     def _server_version(self) -> tuple[int, int, int]:
-        """Return the server's version, which is queried once."""
         if self._version is None:
             answer = self._server.json("GET", "/server/version")
             major, minor, patch = (json_answers.field(answer, name, int) for name in ("major", "minor", "patch"))

@@ -333,7 +333,6 @@ class _PairWriter:
         self.folders, self.pushed = _FolderTrials(stored.connected, library), PushResult()
 
     def write(self, pairs: Sequence[LoggedPair]) -> None:
-        """Plan, write and verify pairs."""
         pushed, connected = self.pushed, self._connected
         if pushed.stalled:
             pushed.postpone(BUSY_REASON, len(pairs))

@@ -139,7 +139,6 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
 
 
 def _first_rows(words: Iterable[str]) -> dict[str, int]:
-    """Return the first row of each word."""
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         rows.setdefault(word, row)

@@ -139,7 +139,6 @@ class OnnxNetwork:
             return False
 
     def _run(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the rows of pictures run as one batch."""
         (out,) = run_session(self._session, self.path, [self.output], self.feed(pictures))
         return self.pooled(out, len(pictures))
 

@@ -324,7 +324,6 @@ def _read_skipped(file: Path) -> list[Skipped]:
 
 
 def _read_hashes(file: Path) -> NDArray[np.uint64]:
-    """Read the hashes of image names."""
     arrays = persist.load_arrays(file)
     if list(arrays) != [NAMES] or arrays[NAMES].dtype != np.uint64:
         raise DataError(f"{file} does not contain hashes of names")

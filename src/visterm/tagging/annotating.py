@@ -83,7 +83,6 @@ class Annotations(Framed, _Annotations):
         return f"Annotations(images={first_of(self.images)}, skipped={first_of(self.skipped)})"
 
     def _repr_html_(self) -> str:
-        """Show the photos with their tags in a notebook."""
         captions = (
             ", ".join(tag.tag if tag.confidence is None else f"{tag.tag} {tag.confidence:.0%}" for tag in item.tags)
             for item in self.images

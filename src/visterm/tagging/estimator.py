@@ -289,7 +289,6 @@ class TaggerEstimator(Estimator, Run):
         ).page  # fmt: skip
 
     def _repr_html_(self) -> str:
-        """Show the settings and the figures of the fit in a notebook."""
         figures = [(name, value) for name, value in self.facts.items() if isinstance(value, int | float)]
         return html_table([("tagger", repr(self)), *figures])
 
