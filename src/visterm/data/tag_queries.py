@@ -109,9 +109,7 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
     starts = np.cumsum([0, *map(len, grades.values())])
     columns = np.array([i for relevance in grades.values() for i in sorted(relevance)], np.int32)
     values = np.array([relevance[i] for relevance in grades.values() for i in sorted(relevance)], np.float32)
-    return JudgedTexts(
-        list(grades), sp.csr_array((values, columns, starts), shape=(len(grades), len(images))), list(unknown)
-    )
+    return JudgedTexts(list(grades), sp.csr_array((values, columns, starts), (len(grades), len(images))), list(unknown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +233,7 @@ def relevant_images(words: Matrix, Y: Matrix) -> sp.csr_array:
     starts = np.concatenate(([0], np.cumsum(counts)))
     images = np.empty(int(starts[-1]), np.int32)
     intersect_lists(*lists, counts, starts, images)
-    return sp.csr_array(
-        (np.ones(images.size, np.float32), images, starts), shape=(words.shape[0], positive_tags.shape[0])
-    )
+    return sp.csr_array((np.ones(images.size, np.float32), images, starts), (words.shape[0], positive_tags.shape[0]))
 
 
 def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -89,10 +89,7 @@ class ExportTotals:
     def as_dict(self) -> dict[str, object]:
         """Return the totals as JSON data."""
         counts = {name: self.counts[name] for name in ("photos", "files", *COUNTED)}
-        facts: dict[str, object] = {
-            "right": None if self.right is None else round(self.right, 1),
-            "staying": dict(self.staying),
-        }
+        facts: dict[str, object] = {"right": self.right and round(self.right, 1), "staying": dict(self.staying)}
         precise = self.precise
         if precise is not None:
             facts["precise"] = {

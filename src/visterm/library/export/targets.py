@@ -64,9 +64,7 @@ def revise(
     return revised, FileChange(str(item.path), name, *changes)
 
 
-def with_tags_removed(
-    content: bytes, image: Path, target: Path
-) -> tuple[bytes | None, FileChange, list[str], list[str]]:
+def without_tags(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str], list[str]]:
     """Remove all tags that visterm wrote from the XMP text of the file `target`, and add those that it took off.
 
     Returns the new text, or None if it has nothing else; the changes; the removed tags that are also in IPTC; and the
@@ -194,7 +192,7 @@ class SidecarTarget:
         changes = []
         for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
             if (old := sidecars.content_of(path)) is not None:
-                new, change, *_ = with_tags_removed(old, image, path)
+                new, change, *_ = without_tags(old, image, path)
                 self._write(path, old, new, dry_run=dry_run)
                 changes.append(change)
         changes = [change for change in changes if change.has_changes]
@@ -264,7 +262,7 @@ class EmbeddedTarget:
         old = self._read(image) if image.exists() else None
         if old is None:
             return FileChange(str(image), str(image))
-        new, change, in_iptc, taken_from_iptc = with_tags_removed(old, image, image)
+        new, change, in_iptc, taken_from_iptc = without_tags(old, image, image)
         if change.has_changes and not dry_run:
             self._write(image, new, taken_from_iptc, in_iptc)
             self._restore(image, old, new, in_iptc, taken_from_iptc)

@@ -47,15 +47,11 @@ class TextTarget:
         note = notes.of(path, old)
         existing = set(map(tag_key, text_tags(read_text(path, limit=MAX_TEXT_BYTES)))) if old is not None else set()
         written_tags = note.tags if note else []
-        recorded = set(map(tag_key, written_tags))
-        unwritable = {mark.tag for mark in marks if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
-        rejected = set(map(tag_key, item.rejected)) & recorded & existing
-        added = tuple(
-            mark for mark in marks if tag_key(mark.tag) not in existing | recorded and mark.tag not in unwritable
-        )
-        left_out = tuple(
-            mark.tag for mark in marks if mark.tag in unwritable or tag_key(mark.tag) in recorded - existing
-        )
+        noted = set(map(tag_key, written_tags))
+        invalid = {mark.tag for mark in marks if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
+        rejected = set(map(tag_key, item.rejected)) & noted & existing
+        added = tuple(mark for mark in marks if tag_key(mark.tag) not in existing | noted and mark.tag not in invalid)
+        left_out = tuple(mark.tag for mark in marks if mark.tag in invalid or tag_key(mark.tag) in noted - existing)
         removed = tuple(tag for tag in written_tags if tag_key(tag) in rejected)
         if (added or removed) and not dry_run:
             new = _without_tags(old or b"", rejected)
@@ -69,7 +65,7 @@ class TextTarget:
 
         written_tags = [*(tag for tag in written_tags if tag not in removed), *(mark.tag for mark in added)]
         change = FileChange(str(item.path), str(path), added, removed, left_out, tuple(written_tags))
-        staying = set(map(tag_key, item.rejected)) & existing - recorded
+        staying = set(map(tag_key, item.rejected)) & existing - noted
         return replace(change, staying=tuple(sidecars.union(tag for tag in item.rejected if tag_key(tag) in staying)))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:

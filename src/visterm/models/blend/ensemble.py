@@ -18,7 +18,7 @@ from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
-from visterm.models.blend.mixing import best_mix, sample
+from visterm.models.blend.mixing import Doubles, best_mix, sample
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
 from visterm.models.stopping import Validation, Watch, hold_out, visible_columns
 
@@ -127,11 +127,11 @@ class Ensemble(Blend):
         tags.input_tags.pairwise = any_from_kernel(self.members, "members", "the ensemble")
         return tags
 
-    def _given_weights(self, n: int) -> NDArray[np.float64] | None:
+    def _given_weights(self, n: int) -> Doubles | None:
         """Return the setting `weights`, scaled to a sum of 1, for n members; None if it is None."""
         if self.weights is None:
             return None
-        weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
+        weights: Doubles = np.asarray(self.weights, np.float64)
         if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
             raise UserError(
                 setting="weights",
@@ -148,7 +148,7 @@ class Ensemble(Blend):
         valid: Validation | None,
         monitor: Progress,
         rng: np.random.Generator,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[Doubles, Doubles]:
         """Fit each member; return the means and standard deviations of its scores on a sample of training images."""
         sample_rows = X[sample(X.shape[0], len(members), Y.shape[1], rng)]
         means, scales = np.zeros(len(members)), np.ones(len(members))
@@ -160,13 +160,8 @@ class Ensemble(Blend):
         return means, scales
 
     def _choose(
-        self,
-        members: list[Annotator],
-        means: NDArray[np.float64],
-        scales: NDArray[np.float64],
-        judged: tuple[Matrix, sp.csr_array],
-        rng: np.random.Generator,
-    ) -> tuple[NDArray[np.float64], float]:
+        self, members: list[Annotator], means: Doubles, scales: Doubles, judged: Validation, rng: np.random.Generator
+    ) -> tuple[Doubles, float]:
         X, Y = judged
         tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))
         rows = tagged[sample(tagged.size, len(members), Y.shape[1], rng)]

@@ -239,9 +239,7 @@ class TrainingCheckpoint:
             return
         with new_folder(self._folder, FOLDER_KIND) as folder:
             write_json(folder / "training.json", {"training": self._training, "numbers": numbers})
-            save_arrays(
-                folder / "arrays.safetensors", {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            )
+            save_arrays(folder / "arrays.safetensors", {name: np.ascontiguousarray(a) for name, a in arrays.items()})
 
     def remove(self) -> None:
         """Remove the folder at the end of the training."""
