@@ -122,8 +122,7 @@ class ImmichLibrary:
             listed_pages.append((items, position))
             is_last = position == START
             if is_last or len(listed_pages) == PAGES_PER_TAG_QUERY:
-                bounded = not (from_start and is_last)
-                yield from self._with_tags(mark, search, listed_pages, tags, bounded=bounded)
+                yield from self._with_tags(mark, search, listed_pages, tags, bounded=not (from_start and is_last))
                 listed_pages, from_start = [], False
 
     def preview(self, photo: str) -> bytes:

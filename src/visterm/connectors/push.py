@@ -126,8 +126,7 @@ def push(
     predictions are written or removed. `parent` is the parent of all written tags; None: they look like people's tags.
     `k` is the maximum number of predictions per photo, those with the highest confidence first; 0: no limit.
     """
-    connected = catalogue.stored.connected
-    log = {pair.key: pair for pair in connected.pairs(*ACTIVE, OFF)}
+    log = {pair.key: pair for pair in catalogue.stored.connected.pairs(*ACTIVE, OFF)}
 
     writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
     folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
@@ -347,8 +346,7 @@ class _PairWriter:
             connected.plan(pairs, self._stored.tags.ids((pair.tag for pair in pairs), create=True))
 
         by_key = {pair.remote_key: pair for pair in pairs}
-        touched = connected.touched(pair.photo_id for pair in pairs)
-        outcome = write(self._library, [*map(_pair, pairs)], touched=touched)
+        outcome = write(self._library, [*map(_pair, pairs)], touched=connected.touched(pair.photo_id for pair in pairs))
         open_keys = outcome.unsent | outcome.unsettled
         written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
         lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | {*outcome.refused}]

@@ -205,8 +205,7 @@ class FolderWatcher:
         for path in settled:
             if os.path.isdir(path):
                 try:
-                    inside = find_images(path, unsearched=Unsearched(), videos=True)
-                    self._changed_files.touch([*map(str, inside)])
+                    self._changed_files.touch([*map(str, find_images(path, unsearched=Unsearched(), videos=True))])
                 except DataError as error:
                     self._say(self._wording(error))
             elif suffix_of(path) == XMP:

@@ -137,8 +137,7 @@ class _OpenShard:
     def _read(self, name: str) -> NDArray[Any]:
         dtype, shape, start = self._located(name)
         self._file.seek(start)
-        content = bytearray(self._file.read(math.prod(shape) * dtype.itemsize))
-        return np.frombuffer(content, dtype).reshape(shape)
+        return np.frombuffer(bytearray(self._file.read(math.prod(shape) * dtype.itemsize)), dtype).reshape(shape)
 
     def _located(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
         """Return the type and the shape of an array, and its position in the file."""

@@ -101,8 +101,7 @@ def _found_tags(
     tags = _metadata_tags(folder, options)
     if tags is None and not columns:
         store = store_in(folder)
-        separator = options.get("separator")
-        tags = read_store(store, folder, files) if store else _tags_of_images(folder, files, separator)
+        tags = read_store(store, folder, files) if store else _tags_of_images(folder, files, options.get("separator"))
     if tags is not None:
         return tags
     also_searched = "" if columns else OTHER_FORMS_TEXT

@@ -84,8 +84,7 @@ class Encoder(AnyEncoder):
                 problem = f"{type(self).__name__} returned the shape {part.shape} for {count_of(len(indices), 'image')}"
                 raise ShapeError(problem, expected="a row for each: (n_images, n_features)")
             parts.append(part)
-        rows = stack_rows(parts)
-        return Encoded(rows, np.array(positions, np.int64), skipped)
+        return Encoded(stack_rows(parts), np.array(positions, np.int64), skipped)
 
     def _encode_pixels(self, pixels: list[Pixels], images: Images) -> Matrix:
         """Return the rows of a batch; `images` are the images as they were passed, for encoders inside this one."""

@@ -341,8 +341,7 @@ def check_levels(levels: int, level_weights: Sequence[float] | None) -> None:
     check_count(levels, "levels")
     check_number(levels, "levels", least=1, most=MAX_LEVELS)
     if level_weights is not None:
-        expected = f"None, or {levels} numbers above 0, one per level"
-        check_numbers(level_weights, "level_weights", expected, n=levels)
+        check_numbers(level_weights, "level_weights", f"None, or {levels} numbers above 0, one per level", n=levels)
 
 
 def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf, n: int | None = None) -> None:

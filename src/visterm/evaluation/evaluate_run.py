@@ -403,8 +403,7 @@ def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
     """Return the requested metrics, or the default metrics, with those of siblings and of a tree if they apply."""
     requested = request.metrics
     if not requested:
-        siblings = [] if request.isa is None else [SIBLING_METRIC]
-        return [*DEFAULT_METRICS, *siblings, *(TREE_METRICS if tree else ())]
+        return [*DEFAULT_METRICS, *([] if request.isa is None else [SIBLING_METRIC]), *(TREE_METRICS if tree else ())]
     return [requested] if isinstance(requested, str) else list(requested)
 
 

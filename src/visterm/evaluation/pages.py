@@ -141,8 +141,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[summaries.F
             cells = [_cell(figures, metric) for metric in metrics]
             counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
-        header = ["training photos of a tag", "tags", "photos", *metrics]
-        report.cells(header, rows, name if len(names) > 1 else "")
+        report.cells(["training photos of a tag", "tags", "photos", *metrics], rows, name if len(names) > 1 else "")
 
 
 def _add_precision(report: Report, precision: summaries.Figures) -> None:

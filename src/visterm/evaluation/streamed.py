@@ -93,8 +93,7 @@ def evaluate_streamed(
         Y = sp.csr_array(sp.vstack([judged.rows_at(judged.measured_positions(n)) for n in numbers], format="csr"))
         n_learned = sum(tagger.learned_images.count(judged.names(n)) for n in numbers)
         with reported(progress, "evaluate", shards.n_rows * n_passes):
-            scores = ShardScores(tagger.model, shards, judged, progress)
-            values = measure(scores, Y, list(metrics), siblings=siblings)
+            values = measure(ShardScores(tagger.model, shards, judged, progress), Y, list(metrics), siblings=siblings)
         values, undefined = without_undefined(values, optional)
         return StreamedEvaluation(
             values, judged.n_images, judged.n_given, judged.n_unknown, n_learned, judged.skipped, judged.remarks,

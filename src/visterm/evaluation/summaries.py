@@ -51,8 +51,7 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Fi
     `PAGE_METRICS` must have been measured. Bands in the summary are not computed again.
     """
     results: Figures = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
-    names = [run["run"] for run in summary["runs"]]
-    results["bands"] = summary.get("bands") or band_summary(evaluation, names)
+    results["bands"] = summary.get("bands") or band_summary(evaluation, [run["run"] for run in summary["runs"]])
 
     counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary)).tolist()
     tag_names = evaluation.vocabulary.tags

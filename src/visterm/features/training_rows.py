@@ -156,8 +156,7 @@ def encode_corpus(
     if len(corpus) == 0:
         return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
     X, kept, skipped = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
-    Y = vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept])
-    return X, Y, skipped
+    return X, vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept]), skipped
 
 
 def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | Features:

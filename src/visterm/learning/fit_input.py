@@ -263,8 +263,7 @@ def clean_images(
     `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without
     `with_relations`, only the tree is read. Raises DataError if most tags look like lists, or no tag remains.
     """
-    split_remarks = unused_rows_remark(corpus.splits) if request.split is None else []
-    for remark in (*corpus.remarks, *split_remarks):
+    for remark in (*corpus.remarks, *(unused_rows_remark(corpus.splits) if request.split is None else [])):
         say(remark)
     if request.split is not None:
         corpus = corpus.select(request.split)

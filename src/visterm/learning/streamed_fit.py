@@ -90,8 +90,7 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
     is_usable = valid is not None and valid[1].nnz > 0
     held_out = chosen[:0] if n_split or not is_usable else chosen
     n_pairs -= valid[1].nnz if valid is not None and held_out.size else 0
-    mean_length = math.sqrt(squares / max(1, n_learned))
-    return Survey(mean_length, valid if is_usable else None, held_out, n_learned, n_pairs)
+    return Survey(math.sqrt(squares / max(1, n_learned)), valid if is_usable else None, held_out, n_learned, n_pairs)
 
 
 def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:

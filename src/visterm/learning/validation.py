@@ -187,6 +187,5 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
     n_valid = min(int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum()), round(share * rows.X.shape[0]))
     if model.chooses_epochs or not can_stop(model) or n_valid < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
-    parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
-    result = fit_judged(model, parts, progress)
+    result = fit_judged(model, part_rows(rows, share, as_generator(getattr(model, "random_state", None))), progress)
     return fit_on_all(model, rows, result.epochs, result.history, progress)

@@ -47,8 +47,7 @@ class GivenTags:
 
     def precisions(self, k: int) -> NDArray[np.float64]:
         """Return the share of right images among those that get each tag (0: no image); NaN without relevant images."""
-        shares = ratio(self._n_right[k], np.maximum(self._n_given[k], 1))
-        return np.where(self._n_relevant > 0, shares, np.nan)
+        return np.where(self._n_relevant > 0, ratio(self._n_right[k], np.maximum(self._n_given[k], 1)), np.nan)
 
     def recalls(self, k: int) -> NDArray[np.float64]:
         """Return the share of each tag's relevant images that get it; NaN without relevant images."""
@@ -129,8 +128,7 @@ class TreeTags:
         for k, counts in self._counts.items():
             assigned = ranked[:, :k]
             starts = np.concatenate([[0], np.cumsum(assigned.sum(axis=1))])
-            ones = np.ones(starts[-1], np.float32)
-            tags = sp.csr_array((ones, ids[:, :k][assigned], starts), shape=block.shape)
+            tags = sp.csr_array((np.ones(starts[-1], np.float32), ids[:, :k][assigned], starts), shape=block.shape)
             predicted = as_csr(tags @ self._nodes) != 0
             counts[:, rows] = np.diff(predicted.indptr), np.diff(as_csr(predicted.multiply(right)).indptr)
 

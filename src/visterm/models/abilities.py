@@ -159,8 +159,7 @@ def explain_linear(model: Annotator, x: MatrixLike, tag: int) -> FeatureShares:
     if not 0 <= tag < model.n_tags_:
         raise UserError(setting="tag", value=tag, expected=f"a column of Y, from 0 to {model.n_tags_ - 1}")
     weights, constant = model._scorer(x, int(tag))
-    row = np.asarray(dense(x), np.float64)[0]
-    return FeatureShares(row * weights, weights, constant)
+    return FeatureShares(np.asarray(dense(x), np.float64)[0] * weights, weights, constant)
 
 
 def places_words(model: object) -> bool:

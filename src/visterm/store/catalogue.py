@@ -123,8 +123,7 @@ class StoredCatalogue:
     def __init__(self, origin: Origin) -> None:
         self._begin(Database(), None)
         with self.database.transaction():
-            run_id = self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run)
-            self.use_run(run_id)
+            self.use_run(self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run))
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:

@@ -161,8 +161,7 @@ class CurrentRows:
         requested, inverse = np.unique(np.asarray(ids, np.int64), return_inverse=True)
         products = rows.products(q, requested, unit=unit)
         frames = self.frames_of(requested)
-        frame_products = rows.products(q, frames[:, 0], unit=unit)
-        np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), frame_products)
+        np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), rows.products(q, frames[:, 0], unit=unit))
         return products[inverse]
 
     def highest(self, q: Matrix) -> NDArray[np.float32]:

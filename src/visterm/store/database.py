@@ -231,8 +231,7 @@ class Database:
         CorruptFileError if the file is damaged. After an error nothing is changed.
         """
         with self._connection() as connection:
-            is_inner = connection.in_transaction
-            if is_inner:
+            if connection.in_transaction:
                 yield connection
                 return
             if writes and self._is_read_only:

@@ -174,8 +174,7 @@ def build_index(part: Part, queries: NDArray[np.floating]) -> RowIndex:
         [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time) for probed in probe_counts(n_lists // 2)]
         for fetched in CANDIDATE_COUNTS
     ]
-    settings = best_settings(search, trials, queries, part.best(queries, K).ids)
-    return RowIndex(settings, lambda: index)
+    return RowIndex(best_settings(search, trials, queries, part.best(queries, K).ids), lambda: index)
 
 
 def settings_of(facts: str) -> IndexSettings:

@@ -263,8 +263,7 @@ class Tags(CatalogueTable):
         the tag. Raises UserError if `verdict` is invalid.
         """
         if verdict not in VERDICTS or isinstance(verdict, bool):
-            expected = "1 (accepted), -1 (rejected) or 0 (undone)"
-            raise UserError(setting="verdict", value=verdict, expected=expected)
+            raise UserError(setting="verdict", value=verdict, expected="1 (accepted), -1 (rejected) or 0 (undone)")
         with self._database.transaction():
             return self._database.insert(
                 "INSERT INTO feedback (image_id, tag_id, verdict, at, run_id, who) VALUES (?, ?, ?, ?, ?, ?)",

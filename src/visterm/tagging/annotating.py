@@ -133,8 +133,7 @@ class ChunkTagger:
         if self._run.tree is not None:  # needs the scores of all tags
             step = max(1, MAX_SCORES // len(self._run.vocabulary))
         parts = (self._tags_of(chunk.rows[start : start + step]) for start in range(0, len(chunk.names), step))
-        tagged = zip(chunk.names, chain.from_iterable(parts), strict=True)
-        for name, rows in groupby(tagged, key=itemgetter(0)):
+        for name, rows in groupby(zip(chunk.names, chain.from_iterable(parts), strict=True), key=itemgetter(0)):
             if is_video(name):  # one row per frame
                 yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
             else:

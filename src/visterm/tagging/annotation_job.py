@@ -82,8 +82,7 @@ def find(encoder: AnyEncoder, typed: Sequence[str]) -> AnnotationInput:
     if features_folders:
         return AnnotationInput(features_folders, [])
     unsearched, folders = Unsearched(), (image for image in typed if image not in names)
-    files = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
-    images = [*names, *map(os.fspath, files)]
+    images = [*names, *map(os.fspath, find_images(folders, unsearched=unsearched, videos=encoder.reads != "names"))]
     if not images:
         raise UserError(no_images_message(typed[0]), setting="images", value=typed[0])
     return AnnotationInput([], images, unsearched.closed)

@@ -302,8 +302,7 @@ def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.flo
     """Return the first pixel of a span, and the covered share of this pixel and the following ones."""
     first_pixel = min(int(start), length - 1)
     stop = max(first_pixel + 1, min(int(np.ceil(end)), length))
-    edges = np.clip(np.arange(first_pixel, stop + 1), start, end)
-    parts = np.diff(edges)
+    parts = np.diff(np.clip(np.arange(first_pixel, stop + 1), start, end))
     return first_pixel, parts if parts.sum() > 0 else np.ones(stop - first_pixel)
 
 
@@ -342,8 +341,7 @@ def _text_lines(explanation: Explanation) -> list[str]:
 def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: float, font: Any) -> None:
     start, top = at[0], at[1] + _GAP // 2
     scale = np.tile(np.linspace(-1, 1, length), (_BAR_HEIGHT, 1))
-    middle_grey = Image.new("L", (length, _BAR_HEIGHT), 128)
-    sheet.paste(_under_heat(middle_grey, scale), (start, top))
+    sheet.paste(_under_heat(Image.new("L", (length, _BAR_HEIGHT), 128), scale), (start, top))
     pen = ImageDraw.Draw(sheet)
     for x, label, anchor in (
         (start, f"{-limit:+.3g}: against the tag", "la"),

@@ -69,8 +69,7 @@ def known_relations(run: Run, k: int = 20, more_relations: WordRelations | None 
 def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation]) -> None:
     """Write a CSV of part, whole and score, which `visterm.data.relations.read_related` reads."""
     header = (*PART_OF_FILE.columns, "score")
-    rows = [(r.part, r.whole, "" if r.score is None else f"{r.score:.6f}") for r in relations]
-    write_pairs(path, header, rows)
+    write_pairs(path, header, [(r.part, r.whole, "" if r.score is None else f"{r.score:.6f}") for r in relations])
 
 
 class LabelledPair(NamedTuple):

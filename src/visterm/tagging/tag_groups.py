@@ -235,8 +235,7 @@ def alias_pairs(
         photos = TagPhotos(Y, U)
         counts, nearness = photos.counts, photos.same_photos_probability
     elif V is not None:
-        directions = _unit_centred(V)
-        nearness, thresholds = partial(_cosines, directions), MIN_COSINE_OF_SLIPS
+        nearness, thresholds = partial(_cosines, _unit_centred(V)), MIN_COSINE_OF_SLIPS
 
     nearness_values = [None] * len(similar_spellings) if nearness is None else nearness(first, second).tolist()
     spelling_pairs = [AliasPair(*pair, value) for pair, value in zip(similar_spellings, nearness_values, strict=True)]

@@ -191,8 +191,7 @@ def _example_code() -> str:
     )  # fmt: skip
     constants = f"VIEWS = {VIEWS!r}\nRESIZE_FILTERS = {{n.name.lower(): n for n in Image.Resampling}}\n"
     code = "\n\n".join([constants, *map(inspect.getsource, functions)])
-    example = Path(__file__).with_name("onnx_example.py").read_text(encoding="utf-8")
-    return example.replace(VISTERM_IMPORT, code)
+    return Path(__file__).with_name("onnx_example.py").read_text(encoding="utf-8").replace(VISTERM_IMPORT, code)
 
 
 @contextmanager

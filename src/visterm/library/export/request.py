@@ -159,8 +159,7 @@ def export_files(
     notes = source.notes(target.name)
     if request.undo:
         items = totals.items(_inside(source.written(target.name), folders))
-        changes = undo_tags(items, target, dry_run=request.dry_run, progress=progress, notes=notes)
-        yield from totals.changes(changes)
+        yield from totals.changes(undo_tags(items, target, dry_run=request.dry_run, progress=progress, notes=notes))
         return
 
     items = totals.items(_inside(source.items(request.limits, progress), folders))

@@ -390,8 +390,7 @@ class Auto(Blend):
             if len(splits) == 1 and isinstance(trial.model, FinishesFits) and trial.n_rows == splits[0].n_learned:
                 trial.model.finish(trial.columns.of(rows.X), rows.Y, monitor=shown)
                 continue
-            settings = chosen_settings(trial.model) if len(splits) == 1 else {}
-            trial.model = clone(trial.model).set_params(**settings)
+            trial.model = clone(trial.model).set_params(**(chosen_settings(trial.model) if len(splits) == 1 else {}))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, side=rows.side, monitor=shown)
 
     def _keep(self, used: list[MemberTrial], weights: BlendWeights, splits: Sequence[Split]) -> None:

@@ -251,8 +251,7 @@ def folded_rows(model: Annotator, Y: sp.csr_array, X_fit: Matrix, Y_fit: sp.csr_
     rows = np.asarray(model.image_rows(X_fit[images]), np.float64)
     gram = known.T @ known
     gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
-    solution = np.linalg.solve(gram, known.T @ rows)
-    return np.ascontiguousarray(_mean_vectors(Y, V) @ solution, np.float32)
+    return np.ascontiguousarray(_mean_vectors(Y, V) @ np.linalg.solve(gram, known.T @ rows), np.float32)
 
 
 def _mean_vectors(Y: sp.csr_array, V: Any) -> NDArray[np.float64]:

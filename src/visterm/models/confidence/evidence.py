@@ -107,8 +107,7 @@ class Evidence:
             n_unrelated = has_tag.sum(axis=1, keepdims=True) - (given > 0).astype(np.float64) @ self._related
             log_expected = np.log(np.maximum(expected, MIN_EXPECTED))
             prior_logits, log_n_unrelated = (np.broadcast_to(x, logits.shape) for x in (prior, np.log1p(n_unrelated)))
-            above_kink = np.maximum(logits - KINK, 0)
-            features = logits, above_kink, prior_logits, expected, log_expected, log_n_unrelated
+            features = logits, np.maximum(logits - KINK, 0), prior_logits, expected, log_expected, log_n_unrelated
             yield rows, np.stack(features, axis=-1), has_tag
 
     def blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:

@@ -275,8 +275,7 @@ class DeepTagger(EpochAnnotator):
         check_size(n_bytes, MAX_TRAINED_BYTES, description, "Use smaller layers (`hidden`, `dim`).")
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
-        seed = int(rng.integers(2**63))
-        fit = DeepFit(self, X, Y, seed, checkpoint, watch)
+        fit = DeepFit(self, X, Y, int(rng.integers(2**63)), checkpoint, watch)
         fit.run(valid)
         if vectors is not None and self._words_move():  # at the end, as the check after an epoch reads all arrays
             self.word_vectors_ = np.asarray(vectors, np.float32)

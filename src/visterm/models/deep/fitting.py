@@ -276,8 +276,7 @@ class DeepFit:
         model = self._model
         all_images = np.arange(self._X.shape[0])
         rng = np.random.default_rng([self._seed, HOLD_OUT_PHASE])
-        share = model.share_to_hold_out if valid is None else 0.0
-        training_ids, held_out = hold_out(all_images.size, share, rng)
+        training_ids, held_out = hold_out(all_images.size, model.share_to_hold_out if valid is None else 0.0, rng)
         model.n_held_out_ = held_out.size
         if held_out.size == 0:
             self._train(FIRST_PHASE, all_images, valid, model.epochs)
@@ -322,8 +321,7 @@ class DeepFit:
                 model._publish(*state.published)
                 model._refuse_non_finite()
 
-            measure = model._measure_map(validation)
-            model._epochs(state, epochs, measure, run_epoch, watch=self._watch)
+            model._epochs(state, epochs, model._measure_map(validation), run_epoch, watch=self._watch)
 
     def _training(self, phase: int, images: Ints) -> DeepTraining:
         model = self._model

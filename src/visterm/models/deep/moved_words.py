@@ -74,8 +74,7 @@ def move_words(
     tags = np.arange(len(before))
     if len(tags) > MAX_PARTNERS:
         tags = np.sort(np.random.default_rng(0).choice(len(before), MAX_PARTNERS, replace=False))
-    weights = np.full(len(tags), len(before) / len(tags), np.float32)
-    tag_partners = Partners(before[tags], after[tags], weights)
+    tag_partners = Partners(before[tags], after[tags], np.full(len(tags), len(before) / len(tags), np.float32))
     new_words = np.zeros((len(old), after.shape[1]), np.float32)
     with one_blas_thread():
         tag_curvature = _curvature(tag_partners)  # with thousands of tags, this takes most of the time
@@ -128,9 +127,8 @@ def _maximise(
         if sweep == MAX_SWEEPS or (sweep > 0 and total - previous_total <= TOLERANCE * (total - first_total)):
             return
         previous_total, previous_rows = total, new_words[ids]
-        moving_partners = Partners(*(matrix[moving_slice] for matrix in partners))
         # Relations of two moving words count four times: (a + b)² ≤ 2a² + 2b², and they are in the sum twice
-        curvature = fixed_curvature + 4 * _curvature(moving_partners)
+        curvature = fixed_curvature + 4 * _curvature(Partners(*(matrix[moving_slice] for matrix in partners)))
         ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
         curvature[np.diag_indices_from(curvature)] += ridge + damping
         step = np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)

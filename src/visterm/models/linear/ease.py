@@ -125,8 +125,7 @@ class Ease(Ridge):
             return
         self.check_settings()
         given = self.weighted(Y)
-        counts = np.asarray(given.sum(axis=0))
-        self.inputs_ = np.sort(np.argsort(-counts, kind="stable")[: self.max_inputs])
+        self.inputs_ = np.sort(np.argsort(-np.asarray(given.sum(axis=0)), kind="stable")[: self.max_inputs])
         self.given_ = sp.csr_array(given[:, self.inputs_])
         n_inputs, n_tags = self.inputs_.size, Y.shape[1]
         check_size(
@@ -145,8 +144,7 @@ class Ease(Ridge):
             weights[self.inputs_, np.arange(n_inputs)] = 0
             others = np.setdiff1d(np.arange(n_tags), self.inputs_)
             for rows in row_blocks(others.size, 8 * n_inputs):
-                moments = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_)
-                weights[others[rows]] = moments @ inverse
+                weights[others[rows]] = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_) @ inverse
         self.tag_rows_ = weights
 
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:

@@ -119,8 +119,7 @@ class KernelRidge(Annotator):
         scores = np.empty((X.shape[0], self.n_tags_), np.float32)
         with one_blas_thread():
             for part in row_blocks(X.shape[0], 8 * self.rows_.shape[0]):
-                kernel = self._kernel(rows[part], self.rows_).astype(np.float32)
-                scores[part] = product(kernel, self.dual_)
+                scores[part] = product(self._kernel(rows[part], self.rows_).astype(np.float32), self.dual_)
         scores += self.frequencies_
         return scores
 

@@ -86,8 +86,7 @@ class Logistic(LinearAnnotator):
             solver = LogisticSolver(X, given)
             self.alpha_ = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
             if self.alpha is None:
-                share = self.share_to_hold_out if valid is None else 0.0
-                training_ids, held_out = hold_out(X.shape[0], share, rng)
+                training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out if valid is None else 0.0, rng)
                 rows, tags = (X[held_out], given[held_out]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
                 if rows.shape[0] and tags.nnz:
                     self.alpha_ = solver.choose_alpha(training_ids, rows, tags)

@@ -95,8 +95,7 @@ def mean_square_norm(X: Matrix) -> float:
 
 def with_intercept(weights: Doubles | NDArray[np.float32], mean_x: Doubles, mean_t: Doubles) -> LinearFit:
     """Return weights with the intercepts that map mean rows to mean targets."""
-    intercept = mean_t - mean_x @ weights
-    return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
+    return LinearFit(np.asarray(weights, np.float32), np.asarray(mean_t - mean_x @ weights, np.float32))
 
 
 def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:

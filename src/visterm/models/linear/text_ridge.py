@@ -296,8 +296,7 @@ class TextRidge(LinearAnnotator):
 
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         weights, bias = super()._scorer(x, tag)
-        length = float(np.sqrt(row_squares(x)[0]))
-        return weights / (length or 1.0), bias
+        return weights / (float(np.sqrt(row_squares(x)[0])) or 1.0), bias
 
 
 def _unit(X: Matrix) -> Matrix:

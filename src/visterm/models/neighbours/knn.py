@@ -227,8 +227,7 @@ class Knn(VotingAnnotator):
         """
         k = min(self.n_neighbors_, self.rows_.shape[0])
         check_size(math.prod(self.given_.shape), MAX_TAGS_BYTES, "Tags of training images", "Fit the model ridge.")
-        cosines = steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T)
-        similarities, ids = steps.top(cosines, k)
+        similarities, ids = steps.top(steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T), k)
         shares = steps.add("Pow", steps.add("Max", similarities, 0.0), self.power_)
         shares = steps.add("Where", steps.add("Greater", similarities, 0.0), shares, np.zeros(1))
         shares = steps.add("Div", shares, steps.add("Max", steps.affine(shares, np.ones((k, 1))), SMALLEST_FLOAT))

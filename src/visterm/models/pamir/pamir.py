@@ -121,8 +121,7 @@ class TopTripletTraining(TripletTraining):
 
     def run_epoch(self, rate: float) -> EpochSums:
         """Draw one triplet per pair of query and relevant image; `rate` is the maximum step."""
-        sums = super().run_epoch(rate)
-        return sums._replace(draws=self._n_trials / max(1, self.n_pairs))
+        return super().run_epoch(rate)._replace(draws=self._n_trials / max(1, self.n_pairs))
 
     def _has_order(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
         has_order = super()._has_order(relevant)

@@ -326,8 +326,7 @@ class ObjectsAndParts(EmbeddingRanker):
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
         """Learn the rows of new tags, which have no relations; see `PairRanker.add_tags`."""
         super().add_tags(X, Y_new)
-        n_new = self.n_tags_ - len(self.relation_rows_)
-        zeros = np.zeros((n_new, self.relation_rows_.shape[1]), np.float32)
+        zeros = np.zeros((self.n_tags_ - len(self.relation_rows_), self.relation_rows_.shape[1]), np.float32)
         self.relation_rows_ = np.concatenate([self.relation_rows_, zeros])
         return self
 
@@ -381,8 +380,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         image_map, tag_rows = weights
-        block = min(self.block or context.block, max(1, positives.nnz))
-        steps = StepSettings(block, self.max_norm)
+        steps = StepSettings(min(self.block or context.block, max(1, positives.nnz)), self.max_norm)
         rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         side = RelatedImages(
             X, image_map, tag_rows, steps, layout=self._layout(), alpha=self.alpha, rate_factor=rate_factor,

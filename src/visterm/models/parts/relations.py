@@ -102,8 +102,7 @@ class Quadruplets:
         n_in_short_rows = n_shared * (n_parts - 1)
         is_short = index < n_in_short_rows
         offset = np.where(is_short, index, index - n_in_short_rows)
-        per_row = np.where(is_short, n_parts - 1, n_parts)
-        row, column = np.divmod(offset, per_row)
+        row, column = np.divmod(offset, np.where(is_short, n_parts - 1, n_parts))
         column += is_short & (column >= row)
         row += np.where(is_short, 0, n_shared)
         return QuadrupletBlock(

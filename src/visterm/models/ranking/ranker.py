@@ -245,8 +245,7 @@ class PairRanker(EpochAnnotator):
         if self._unfinished is not None:
             self._finish(X, positives, self._unfinished, train)
         else:
-            state = RankingState(weights=self._start(X, positives.shape[1], rng))
-            train(X, positives, state, self.n_epochs_, None)
+            train(X, positives, RankingState(weights=self._start(X, positives.shape[1], rng)), self.n_epochs_, None)
         self._unfinished = None
 
     def _trainer(self, rng: np.random.Generator, watch: Watch) -> Train:
@@ -297,8 +296,7 @@ class PairRanker(EpochAnnotator):
         Without validation images there are two trainings: on a part of the images, until held-out images stop it, then
         on all images for the best number of epochs; `history_` is that of the first training.
         """
-        share = self.share_to_hold_out if valid is None else 0.0
-        training_ids, held_out = hold_out(n_images, share, rng)
+        training_ids, held_out = hold_out(n_images, self.share_to_hold_out if valid is None else 0.0, rng)
         self.n_held_out_ = held_out.size
         if not self.n_held_out_:
             yield None, None, self.epochs
