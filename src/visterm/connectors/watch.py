@@ -298,9 +298,8 @@ class FolderWatcher:
                 keywords = read_keyword_tags(Path(folder), readable)
                 tags_of |= {os.path.join(folder, row.image): row.tags for row in keywords.records}
 
-        listed = photos_of(self._catalogue.tagger.encoder, inside)
         return replace(
-            listed,
+            photos_of(self._catalogue.tagger.encoder, inside),
             tags=[tags_of.get(str(path)) for path in inside],
             may_be_gone=(
                 (lambda path: _is_among(path, gone_paths) and not self._is_missing(path)) if gone_paths else None

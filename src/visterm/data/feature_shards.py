@@ -57,10 +57,9 @@ class Shard(NamedTuple):
 
 def shard_bytes(shard: Shard) -> bytes:
     """Return a shard as a safetensors file; equal shards have equal bytes."""
-    hashes = np.frombuffer(bytes.fromhex("".join(shard.sha256)), np.uint8)
     arrays = {
         FILE_NAME: np.frombuffer(json_text(shard.names).encode(), np.uint8),
-        SHA256: hashes.reshape(len(shard.names), _HASH_BYTES),
+        SHA256: np.frombuffer(bytes.fromhex("".join(shard.sha256)), np.uint8).reshape(len(shard.names), _HASH_BYTES),
     }
     if sp.issparse(shard.rows):
         csr = as_csr(shard.rows)

@@ -185,9 +185,8 @@ class RowStore:
         Raises CorruptFileError if a checksum differs, or in a full check if one is missing.
         """
         version = self.database.rows(VERSION)
-        where = f"WHERE {IN_CURRENT_RUN}" if sampled else ""
         try:
-            for segment in segments_of(self.database, where):
+            for segment in segments_of(self.database, f"WHERE {IN_CURRENT_RUN}" if sampled else ""):
                 blocks = self.database.rows(
                     "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= "
                     f"? {f'ORDER BY random() LIMIT {SAMPLED_BLOCKS}' if sampled else 'ORDER BY first'}",

@@ -263,9 +263,8 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     lines = _text_lines(explanation)
     pictures_width = 2 * size[0] + _GAP
     measure = ImageDraw.Draw(picture)
-    text_width = max(int(measure.textlength(line, font=font)) for line in lines)
     sheet_size = (
-        max(pictures_width, text_width) + 2 * _GAP,
+        max(pictures_width, max(int(measure.textlength(line, font=font)) for line in lines)) + 2 * _GAP,
         size[1] + 3 * _GAP + _line_height(font) * len(lines) + _BAR_HEIGHT + _line_height(font) + _GAP // 2,
     )
     sheet = Image.new("RGB", sheet_size, PAPER_COLOUR)

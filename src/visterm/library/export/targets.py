@@ -180,10 +180,9 @@ class SidecarTarget:
         new, change = revise(old or writing.SIDECAR, item, marks, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
-        other_tags = (mark.tag for other in others for mark in other.marks)
         return replace(
             change,
-            visterm_tags=(*change.visterm_tags, *other_tags),
+            visterm_tags=(*change.visterm_tags, *(mark.tag for other in others for mark in other.marks)),
             staying=tuple(sidecars.union([*change.staying, *staying])),
         )
 

@@ -339,9 +339,8 @@ class DeepFit:
             offset = np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0]
             network.offsets[-1].data += torch.from_numpy(np.asarray(offset, np.float32))
         table = WordTable(rows, trainable=model._words_move(), device=self._device)
-        tagged_images = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(
-            network, table, model._objective(self._Y), self._X, tagged_images, model,
+            network, table, model._objective(self._Y), self._X, images[np.diff(self._Y.indptr)[images] > 0], model,
             seed=[self._seed, phase], device=self._device,
         )  # fmt: skip
 

@@ -145,9 +145,8 @@ class PairTraining(Training):
         Returns the sum of the costs, the number of draws, and the number of pairs with a step.
         """
         n, images = examples.size, self._images[examples]
-        row_ids = self._side.take(images)
         pairs = kernels.PairBatch(
-            examples, images, self._tags[examples], row_ids,
+            examples, images, self._tags[examples], self._side.take(images),
             self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
         )  # fmt: skip
         self._negatives.begin_block(pairs, self._epoch)
