@@ -116,22 +116,6 @@ class FinishesFits(Protocol):
 
 
 @runtime_checkable
-class HasNote(Protocol):
-    """Has a sentence for people about its fit, such as what it left out."""
-
-    @property
-    def note(self) -> str:
-        """The sentence; empty if there is nothing to say."""
-
-
-@runtime_checkable
-class GivesProbabilities(Protocol):
-    """If `probabilities` is True, scores are P(tag | image), and a search may multiply the scores of its words."""
-
-    probabilities: ClassVar[bool]
-
-
-@runtime_checkable
 class WritesSteps(Protocol):
     """Writes its scores as steps of an ONNX graph (`visterm.encoders.onnx_graph.GraphSteps`)."""
 
