@@ -158,9 +158,7 @@ def push(
     return pushed
 
 
-def remove_all(
-    catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
-) -> PushResult:
+def remove_all(catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool, progress: Progress) -> PushResult:
     """Remove all logged pairs that visterm wrote, and no others, until none is left or the server refuses the rest.
 
     This includes pairs that reappeared after removal; pairs without a parent tag only if they reappeared immediately.

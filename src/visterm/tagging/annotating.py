@@ -210,9 +210,7 @@ def _ranked(
 
 
 def _with_names(
-    run: Run,
-    rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
-    all_confidences: NDArray[np.float64] | None = None,
+    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], all_confidences: NDArray[np.float64] | None
 ) -> Iterator[list[Tag]]:
     """Yield the tags of each image from their ids and scores; confidences are computed for all images at once.
 
@@ -257,7 +255,7 @@ def new_tags(model: Annotator, X: Matrix, k: int, known_matrix: sp.csr_array) ->
 def cutoff_of(
     calibration: Calibration | None,
     *,
-    precision: float | None = None,
+    precision: float | None,
     best_f1: bool | str = False,
     min_confidence: float | None = None,
 ) -> NDArray[np.float64] | None:
