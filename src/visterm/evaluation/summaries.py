@@ -15,8 +15,7 @@ from visterm.metrics.annotation import band_values, frequency_bands
 from visterm.metrics.significance import compare_pairs, interval_of, share_of_right
 from visterm.tagging.annotating import cutoff_of
 
-Figures: TypeAlias = dict[str, Any]
-"""Results by name, as values that JSON supports."""
+Figures: TypeAlias = dict[str, Any]  # Results by name, as values that JSON supports
 
 CURVE_KS = range(1, 11)
 TAG_K = 5

@@ -62,8 +62,7 @@ class RemotePhoto:
     name: str  # File name, for display
     version: str  # Changes when the preview has to be downloaded again; "": no preview
     tags: tuple[str, ...]  # In the program's spelling, without duplicates; includes tags that visterm wrote
-    rejected: tuple[str, ...] = ()
-    """Tags that the program stores as rejected; may include tags that visterm removed."""
+    rejected: tuple[str, ...] = ()  # Tags that the program stores as rejected; may include tags that visterm removed
     guessed: tuple[str, ...] = ()
     """Tags that the program's own models predicted; visterm neither learns from these tags nor writes them again."""
     ready: bool = True

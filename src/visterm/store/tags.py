@@ -26,8 +26,7 @@ NOT_REJECTED = (
 )
 """Condition on a given tag `g`: no person rejected it."""
 
-BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
-"""Ids of the tags with the bound keys."""
+BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"  # Ids of the tags with the bound keys
 
 MAX_CACHED_TAGS, MAX_CACHED_BYTES = 5000, 2**26  # Limits of the cache of judgements
 MAX_DERIVED, MAX_DERIVED_BYTES = 128, 2**20  # Maximum number of cached derived answers, and of bytes per answer
@@ -103,8 +102,7 @@ class Tags(CatalogueTable):
     It does not have a tag from a tag file if a broader tag in the run's tag tree was rejected.
     """
 
-    tree: tuple[TagTree, Vocabulary] | None = None
-    """Tag tree and vocabulary of the current run; None: no tag tree."""
+    tree: tuple[TagTree, Vocabulary] | None = None  # Tag tree and vocabulary of the current run; None: no tag tree
 
     def paths(self) -> tuple[str, ...]:
         """Return the tags with a ``/`` that present images have, ignoring rejected broader tags."""
