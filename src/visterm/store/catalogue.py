@@ -134,9 +134,7 @@ class StoredCatalogue:
         """
         path = open_folder(folder, "catalogue")
         if not (path / DATABASE).is_file():
-            raise CorruptFileError(
-                f"{path / DATABASE} is missing: restore it from a backup, or index the images again."
-            )
+            raise CorruptFileError(f"{path / DATABASE} is missing: restore a backup, or index the images again.")
         catalogue = cls.__new__(cls)
         catalogue._begin(Database(path / DATABASE), path.absolute())
         catalogue.current_rows()

@@ -92,17 +92,13 @@ class RowStore:
             width = None
             for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
                 if width not in (None, segment.width):
-                    raise CorruptFileError(
-                        f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}"
-                    )
+                    raise CorruptFileError(f"The rows of a run are {width} and {segment.width} numbers wide. {RESTORE}")
                 width = segment.width
                 hidden = checked_positions(self.database.rows(HIDDEN_QUERY, (segment.id, run_id, segment.id)), segment)
                 index, index_query = None, f"SELECT file, n_rows, facts FROM {INDEXES} WHERE segment_id = ?"
                 for file, n_rows, facts in self.database.rows(index_query, (segment.id,)):
                     if not 0 <= n_rows <= segment.n_rows:
-                        raise CorruptFileError(
-                            f"An index of {segment.n_rows} rows is noted to cover {n_rows}. {RESTORE}"
-                        )
+                        raise CorruptFileError(f"An index of {segment.n_rows} rows claims to cover {n_rows}. {RESTORE}")
                     index = StoredIndex(file, replace(settings_of(facts), n_rows=n_rows))
                 files = self.files(segment)
                 part = files.part(segment.n_rows, hidden, index)

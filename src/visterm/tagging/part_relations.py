@@ -260,9 +260,7 @@ def check_learned_parts(model: Annotator) -> None:
         return
     name = MODELS.name_of(model)
     if isinstance(model, LabelsParts):
-        raise UserError(
-            f"The model '{name}' of this run had no relations to learn from. Fit it with the tag rule part_of."
-        )
+        raise UserError(f"This run's model '{name}' had no relations to learn from. Fit it with the tag rule part_of.")
     raise UserError(
         f"The model '{name}' does not learn which tags are parts of which. Fit one of these models with the tag rule "
         f"part_of: {', '.join(names_with(MODELS, lambda part: hasattr(part, 'relation_scores')))}."

@@ -103,9 +103,7 @@ def check_vectors(vectors: Floats, n_tags: int, dim: int | None) -> None:
     for start, block in _blocks(vectors):
         invalid_rows = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if invalid_rows.size:
-            raise DataError(
-                f"The word vector of tag {start + invalid_rows[0]} has infinite numbers or NaN. Set it to zeros."
-            )
+            raise DataError(f"The word vector of tag {start + invalid_rows[0]} has infinity or NaN. Set it to zeros.")
 
 
 def _blocks(vectors: Floats) -> Iterator[tuple[int, Floats]]:

@@ -95,9 +95,7 @@ def _check_scores(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms) -> tuple
     A, B = (np.ascontiguousarray(scores, np.float32) for scores in (A, B))
     n_tags = len(terms.F)
     if A.ndim != 2 or A.shape != B.shape or A.shape[1] != n_tags:
-        raise ShapeError(
-            f"A has the shape {A.shape}, B {B.shape}; expected (n, {n_tags}) for both, as F has {n_tags} tags."
-        )
+        raise ShapeError(f"A has the shape {A.shape}, B {B.shape}; expected (n, {n_tags}) for both, the tags of F.")
     _check_finite("A", A)
     _check_finite("B", B)
     return A, B, terms
