@@ -205,7 +205,7 @@ def test_where_no_model_of_the_blend_explains_one_that_does_is_kept_and_ranks_no
     assert not explains(alone)
     with pytest.raises(UserError, match=r"blend \(kernel_ridge\) .* without the setting"):
         alone.explain(planted.X_test[:1], 0)
-    monkeypatch.setattr("visterm.models.blend.auto.without_idlers", lambda weights, *more: np.eye(len(weights))[0])
+    monkeypatch.setattr("visterm.models.blend.mixing.without_idlers", lambda weights, *more: np.eye(len(weights))[0])
     model = Auto(candidates=[kernel, KNN, RIDGE], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
     assert model.weights_.tolist() == [1, 0]
     assert reasons(model)["knn"] == "adds nothing to the others"

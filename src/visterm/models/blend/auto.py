@@ -19,6 +19,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, MatrixLike
 from visterm.models.abilities import FinishesFits, RelearnsTags
 from visterm.models.base import Annotator, Blocks
+from visterm.models.blend import mixing
 from visterm.models.blend.candidates import (
     PRIOR_WEIGHTS,
     Member,
@@ -29,20 +30,6 @@ from visterm.models.blend.candidates import (
     make_member,
     member_list,
     own_settings,
-)
-from visterm.models.blend.mixing import (
-    best_mix,
-    best_shape,
-    both_maps,
-    image_map,
-    mixed,
-    rare_tag_boost,
-    shrunk,
-    sure_best,
-    sure_mix,
-    tag_offsets,
-    without_idlers,
-    word_map,
 )
 from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights
 from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_images
@@ -101,19 +88,19 @@ def blend(
     if shares.any():
         shares /= shares.sum()
     else:
-        shares, value = sure_mix(scores, Y) if by_number else best_mix(scores, Y, both_maps)
+        shares, value = mixing.sure_mix(scores, Y) if by_number else mixing.best_mix(scores, Y, mixing.both_maps)
         if in_folds:
             priors = [PRIOR_WEIGHTS.get(trial.name, 1.0) for trial in weighed]
-            if (best := sure_best(scores, Y)) is not None:
+            if (best := mixing.sure_best(scores, Y)) is not None:
                 priors = np.eye(len(priors))[best].tolist()
-            shares = shrunk(shares, [trial.promise for trial in weighed], priors, Y.shape[0])
+            shares = mixing.shrunk(shares, [trial.promise for trial in weighed], priors, Y.shape[0])
         elif not by_number:
-            shares = without_idlers(shares, value, scores, Y)
+            shares = mixing.without_idlers(shares, value, scores, Y)
 
-    blended = mixed(shares, scores)
-    lift, centre = best_shape(blended, Y) if lift is None else (float(lift), centre)
-    factors = rare_tag_boost(blended, lift)
-    offsets = tag_offsets(blended, factors, centre)
+    blended = mixing.mixed(shares, scores)
+    lift, centre = mixing.best_shape(blended, Y) if lift is None else (float(lift), centre)
+    factors = mixing.rare_tag_boost(blended, lift)
+    offsets = mixing.tag_offsets(blended, factors, centre)
     blended = factors.astype(np.float32) * blended + offsets.astype(np.float32)
     used = np.flatnonzero(shares > 0)
     return BlendWeights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended, centre)
@@ -400,7 +387,10 @@ class Auto(Blend):
         self.valid_word_map_: float | None = None
         if weights.scores is not None:
             Y, held_out = judged_tags(splits), np.concatenate([split.images for split in splits])
-            self.valid_map_, self.valid_word_map_ = image_map(weights.scores, Y), word_map(weights.scores, Y)
+            self.valid_map_, self.valid_word_map_ = (
+                mixing.image_map(weights.scores, Y),
+                mixing.word_map(weights.scores, Y),
+            )
             identity = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
             may_calibrate = held_out.size and splits[0].known is None
             self._held_out = HeldOutFit(held_out, weights.scores, identity) if may_calibrate else None
