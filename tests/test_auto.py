@@ -421,7 +421,7 @@ def test_if_no_candidate_can_be_fitted_its_error_is_raised(planted, monkeypatch)
 
 def test_a_model_that_adds_little_on_an_eighth_of_the_images_is_not_fitted_on_all(many, monkeypatch):
     monkeypatch.setattr(trials, "MIN_PROBED_IMAGES", 400)
-    monkeypatch.setattr(trials, "PROBED", {"wsabie": {}})
+    monkeypatch.setattr("visterm.models.blend.candidates.PROBED", {"wsabie": {}})
     rows = []
     plain = Wsabie.fit
     monkeypatch.setattr(Wsabie, "fit", lambda self, X, Y, **more: rows.append(len(X)) or plain(self, X, Y, **more))
