@@ -326,7 +326,7 @@ def test_auto_finds_a_text_beside_each_image(images):
         "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>",
     )
     assert find_tags("auto", images).remarks[1:] == [
-        "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' to read these."
+        "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' for these."
     ]
 
 

@@ -220,9 +220,7 @@ def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None)
     if any(sidecar(image) for image in images):
         texts = read_sidecars(folder, images, separator)
         others = read_keyword_tags(folder, [image for image in sample if sidecar(image) is None])
-        remark = (
-            "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' to read these."
-        )
+        remark = "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' for these."
         return texts._replace(remarks=[*texts.remarks, remark]) if others.records else texts
     has_sidecars = any(sidecars.of(image) for image in images)
     if not has_sidecars and 10 * len(read_keyword_tags(folder, sample).records) < len(sample):

@@ -127,9 +127,7 @@ class Queries:
 
     def __post_init__(self) -> None:
         if self.words.shape[0] != self.relevant.shape[0]:
-            raise ShapeError(
-                f"There are words of {self.words.shape[0]} queries, but relevant images of {self.relevant.shape[0]}."
-            )
+            raise ShapeError(f"{self.words.shape[0]} queries have words, but {self.relevant.shape[0]} relevant images.")
 
     def __len__(self) -> int:
         return int(self.words.shape[0])

@@ -50,7 +50,7 @@ class Series(NamedTuple):
     values: Sequence[float]
 
 
-def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: summaries.Figures) -> Report:
+def annotation_page(evaluation: AnnotationEvaluation, names: list[str], results: summaries.Figures) -> Report:
     """Return the page on annotation; `PAGE_METRICS` must be measured, `results` come from `annotation_results`."""
     left_out_note = f", of which {evaluation.n_unknown:,} are not in the vocabulary" if evaluation.n_unknown else ""
     report = Report(
@@ -75,7 +75,7 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
     return report
 
 
-def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: summaries.Figures) -> Report:
+def query_page(evaluation: QueryEvaluation, names: list[str], results: summaries.Figures) -> Report:
     """Return the page on searches for the runs with these names; `results` come from `query_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
@@ -90,7 +90,7 @@ def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: summa
     return report
 
 
-def _add_metrics(report: Report, names: Sequence[str], results: summaries.Figures) -> None:
+def _add_metrics(report: Report, names: list[str], results: summaries.Figures) -> None:
     report.section(
         "Measures",
         "Below each value is its 95 % bootstrap interval over images (for measures of tags and words: over tags)."
@@ -107,7 +107,7 @@ def _add_metrics(report: Report, names: Sequence[str], results: summaries.Figure
     report.cells(["measure", *names], rows)
 
 
-def _add_precision_curves(report: Report, names: Sequence[str], results: summaries.Figures) -> None:
+def _add_precision_curves(report: Report, names: list[str], results: summaries.Figures) -> None:
     runs = results["runs"]
     report.section(
         "Precision as more tags are given",
@@ -157,9 +157,7 @@ def _add_precision(report: Report, precision: summaries.Figures) -> None:
         report.cells(summaries.PRECISION_HEADER, rows, run["run"] if len(runs) > 1 else "")
 
 
-def _add_tags(
-    report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: summaries.Figures
-) -> None:
+def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: list[str], results: summaries.Figures) -> None:
     counts = np.array(results["tag_images"])
     precision = evaluation.values[0][summaries.METRIC_OF_TAG_MEASURE["average precision"]]
     frequent_tags = np.lexsort((np.arange(counts.size), -counts))

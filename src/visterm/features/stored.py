@@ -192,6 +192,4 @@ def finished_contents(folder: FeatureFolder) -> Contents:
             f"{folder.path} is not finished: visterm encode was stopped before the last photo, or is "
             "still running. Run the same command again to continue."
         )
-    raise StorageError(
-        f"{folder.path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"
-    )
+    raise StorageError(f"{folder.path} is not a features folder. Make one with: visterm encode IMAGES -o FEATURES")

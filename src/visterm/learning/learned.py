@@ -182,9 +182,7 @@ class Learned:
         return self.model._tag_rows()
 
 
-def _part(
-    name: str, read: Callable[[RunFiles, Any], object], kind: Kind | None = None, *, optional: bool = False
-) -> Any:
+def _part(name: str, read: Callable[..., object], kind: Kind | None = None, *, optional: bool = False) -> Any:
     """Return a cached property of a run: `read` applied to a file; None if the file is optional and missing.
 
     With a `kind`, the file is JSON: its value is checked and passed to `read`. Without a `kind`, `read` takes the path.

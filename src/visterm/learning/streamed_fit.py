@@ -166,9 +166,7 @@ def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
     rule_options = {f"tag_rules.{rule}": getattr(request.rules, rule) or None for rule in rules}
     for setting, value in (options | {"words": cleaning.words or None} | rule_options).items():
         if value is not None:
-            tree_advice = (
-                ", or write the tags above each tag into the table of tags yourself" if setting == "tree" else ""
-            )
+            tree_advice = ", or write the tags above each tag into the table yourself" if setting == "tree" else ""
             raise UserError(
                 f"`{setting}` needs the tags of all images in memory, but these features are streamed.",
                 setting=setting, value=value, advice=f"Leave it out, or allow more `memory`{tree_advice}.",

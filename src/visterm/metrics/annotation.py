@@ -79,9 +79,7 @@ class SiblingTags:
         n_tags = judgements.n_tags
         siblings_csr = as_csr(siblings)
         if siblings_csr.shape != (n_tags, n_tags):
-            raise ShapeError(
-                setting="siblings", value=siblings_csr.shape, expected=f"the shape {(n_tags, n_tags)} (tags, tags)"
-            )
+            raise ShapeError(setting="siblings", value=siblings_csr.shape, expected=f"the shape {(n_tags, n_tags)}")
         self._siblings = _ones(siblings_csr + sp.eye_array(n_tags, format="csr"))
         self._judgements = judgements
         self._n_right = {k: np.zeros(judgements.n_images, np.int64) for k in ks}

@@ -133,9 +133,7 @@ class ScoreBlocks:
         blocks: Any = self._scores() if callable(self._scores) else self._scores
         if isinstance(blocks, np.ndarray):
             matrix, step = blocks, max(1, MATRIX_BLOCK_BYTES // (blocks.itemsize * n_tags))
-            blocks = (
-                (slice(start, start + step), matrix[start : start + step]) for start in range(0, scored.size, step)
-            )
+            blocks = ((slice(i, i + step), matrix[i : i + step]) for i in range(0, scored.size, step))
 
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):

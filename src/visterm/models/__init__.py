@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, check_relations
     from visterm.models.ranking.vse_ens import VseEns as VseEns
     from visterm.models.ranking.wsabie import Wsabie as Wsabie
-    from visterm.models.stopping import OnEpoch, Validation, Watch, hold_out
+    from visterm.models.stopping import Judged, OnEpoch, Watch, hold_out
 
 _NAMES = {
     "abilities": "PlacesWords",
@@ -58,7 +58,7 @@ _NAMES = {
     "pamir.pamir": "JudgedImages TripletTraining",
     "parts.objects_and_parts": "ranks_of_pairs",
     "parts.relations": "QuadrupletBlock Quadruplets check_relations",
-    "stopping": "OnEpoch Validation Watch hold_out",
+    "stopping": "Judged OnEpoch Watch hold_out",
 }
 """Names for plug-ins, by module: docs/add_a_model.md."""
 

@@ -25,7 +25,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import Scores, as_matrix, average_precisions
-from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch, Validation, Watch
+from visterm.models.stopping import OPEN, HeldOutFit, Judged, OnEpoch, Watch
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -318,9 +318,7 @@ class Annotator(Estimator, ABC):
     def _check_settings(self) -> None:
         """Raise `UserError` for settings that are valid by `limits`, but cannot be used together."""
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         """Learn with validation rows, progress and a callback (`watch`); for models that train in epochs."""
         self._fit(X, Y, rng)
 
@@ -333,7 +331,7 @@ class Annotator(Estimator, ABC):
         *,
         side: SideKnowledge | None = None,
         hold_out: bool = True,
-    ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, Validation | None]]:
+    ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, Judged]]:
         """Delete learned attributes, yield the checked input, and then check that the new attributes are finite."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)

@@ -20,7 +20,7 @@ from visterm.core.progress import reported
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
-from visterm.models.stopping import OPEN, EpochRecord, Validation, Watch
+from visterm.models.stopping import OPEN, EpochRecord, Judged, Watch
 
 Floats: TypeAlias = NDArray[np.float32]
 Weights: TypeAlias = tuple[Floats, ...]
@@ -179,7 +179,7 @@ class EpochAnnotator(Annotator):
         if state.best_weights:
             self._publish(*state.best_weights)
 
-    def _measure_map(self, valid: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
+    def _measure_map(self, valid: Judged, known: sp.csr_array | None = None) -> Measure | None:
         """Return a function that measures the MAP of the published weights on validation images with tags, or None.
 
         `known` are training tags of the validation images, which are left out of the rankings.

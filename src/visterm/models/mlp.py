@@ -24,7 +24,7 @@ from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, Floats, Measure, TrainingState, Weights
 from visterm.models.linear.base import with_ones
-from visterm.models.stopping import HeldOutFit, OnEpoch, Validation, Watch, hold_out
+from visterm.models.stopping import HeldOutFit, Judged, OnEpoch, Watch, hold_out
 
 BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
 MAX_AXES = 512
@@ -99,9 +99,7 @@ class Mlp(EpochAnnotator):
     patience: int = 3
     schedule: str = "constant"
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
@@ -180,9 +178,7 @@ class PrincipalAxes(NamedTuple):
             deviation = float(np.std(product(X, rows.T) - mean @ rows.T)) or 1.0
             return cls(mean.astype(np.float32), np.asarray(rows.T / deviation, np.float32))
 
-        squares: Any = (
-            sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
-        )
+        squares: Any = sp.csr_array(X).power(2).mean(0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
         deviations = np.sqrt(np.maximum(np.asarray(squares, np.float64) - mean**2, 0))
         usual = float(deviations.mean()) or 1.0
         deviations = np.where(deviations > MIN_DEVIATION * usual, deviations, usual)
@@ -214,7 +210,7 @@ class NetworkTraining:
         self._rows, self._given = self.axes.rows(X), sp.csr_array(Y > 0, dtype=np.float32)
         return self
 
-    def measure_map(self, valid: Validation | None) -> Measure | None:
+    def measure_map(self, valid: Judged) -> Measure | None:
         """Return a function that measures the MAP of the weights on validation images with tags, or None without any.
 
         The images are seen along the axes once: weights for all features would take as long as a part of an epoch.

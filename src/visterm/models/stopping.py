@@ -19,7 +19,7 @@ MIN_HELD_OUT = 50  # With fewer held-out images, results would be mostly chance:
 EpochRecord: TypeAlias = dict[str, Any]
 OnEpoch: TypeAlias = Callable[[EpochRecord], str | None]
 """Called with the record of each epoch, which is added to `history_`; return "stop" to end the training."""
-Validation: TypeAlias = tuple[Matrix, sp.csr_array]
+Judged: TypeAlias = tuple[Matrix, sp.csr_array] | None  # The held-out rows and tags that epochs are judged on
 
 
 class Watch(NamedTuple):

@@ -122,9 +122,7 @@ class LanceTable:
 
     def writable(self) -> Any:
         """Return LanceDB's table object for writing. Raises CorruptFileError if it cannot be opened."""
-        with _convert_errors(
-            f"The table {self.name} of rows cannot be opened at {self.uri}", CorruptFileError, RESTORE
-        ):
+        with _convert_errors(f"The table {self.name} cannot be opened at {self.uri}", CorruptFileError, RESTORE):
             return self._database.open_table(self.name)
 
 

@@ -138,7 +138,7 @@ def read_index(path: Path, settings: IndexSettings, width: int) -> FaissIndex:
 
     if (index.ntotal, index.d) != (settings.n_rows, width):
         raise CorruptFileError(
-            f"{path} covers {index.ntotal} rows of {index.d} numbers; expected {settings.n_rows} of {width}."
+            f"{path} covers {index.ntotal} rows of {index.d} numbers, not {settings.n_rows} of {width}."
         )
     return index
 

@@ -36,7 +36,7 @@ from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_im
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
 from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
-from visterm.models.stopping import HeldOutFit, Validation, Watch, learns_from_kernel
+from visterm.models.stopping import HeldOutFit, Judged, Watch, learns_from_kernel
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -247,9 +247,7 @@ class Auto(Blend):
         check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
         check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         budget = Budget(self.budget)
         if (weights := self._feature_weights(X, Y, int(rng.integers(2**31)))) is not None:
@@ -387,10 +385,7 @@ class Auto(Blend):
         self.valid_word_map_: float | None = None
         if weights.scores is not None:
             Y, held_out = judged_tags(splits), np.concatenate([split.images for split in splits])
-            self.valid_map_, self.valid_word_map_ = (
-                mixing.image_map(weights.scores, Y),
-                mixing.word_map(weights.scores, Y),
-            )
+            self.valid_map_, self.valid_word_map_ = (f(weights.scores, Y) for f in (mixing.image_map, mixing.word_map))
             identity = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
             may_calibrate = held_out.size and splits[0].known is None
             self._held_out = HeldOutFit(held_out, weights.scores, identity) if may_calibrate else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
 from visterm.models.blend.mixing import Doubles, best_mix, sample
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
-from visterm.models.stopping import Validation, Watch, hold_out, visible_columns
+from visterm.models.stopping import Judged, Watch, hold_out, visible_columns
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -91,9 +91,7 @@ class Ensemble(Blend):
     weights: Sequence[float] | None = None
     valid_share: float = 0.1
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         member_entries = member_list(DEFAULT_MEMBERS if self.members is None else self.members, "members")
         members = [make_member(member, "the ensemble", self.n_jobs, rng) for member in member_entries]
@@ -145,7 +143,7 @@ class Ensemble(Blend):
         members: list[Annotator],
         X: Matrix,
         Y: sp.csr_array,
-        valid: Validation | None,
+        valid: Judged,
         monitor: Progress,
         rng: np.random.Generator,
     ) -> tuple[Doubles, Doubles]:
@@ -160,7 +158,7 @@ class Ensemble(Blend):
         return means, scales
 
     def _choose(
-        self, members: list[Annotator], means: Doubles, scales: Doubles, judged: Validation, rng: np.random.Generator
+        self, members: list[Annotator], means: Doubles, scales: Doubles, judged: Any, rng: np.random.Generator
     ) -> tuple[Doubles, float]:
         X, Y = judged
         tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))

@@ -14,7 +14,7 @@ from visterm.core.types import Matrix
 from visterm.data.tag_queries import hold_one_out
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.blend.mixing import SAMPLE_ROWS, sample, sample_size
-from visterm.models.stopping import MIN_HELD_OUT, Validation, hold_out, visible_columns
+from visterm.models.stopping import MIN_HELD_OUT, Judged, hold_out, visible_columns
 
 MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the number of models
 MIN_IMAGES = 20  # With fewer images, there is nothing to judge by
@@ -60,7 +60,7 @@ class Split(NamedTuple):
 
 
 def split_images(
-    model: Annotator, rows: TaggedRows, valid: Validation | None, rng: np.random.Generator, *, once: bool
+    model: Annotator, rows: TaggedRows, valid: Judged, rng: np.random.Generator, *, once: bool
 ) -> list[Split]:
     """Return the images to learn from and to judge by; if there is nothing to judge by, a split without judged images.
 

@@ -173,9 +173,7 @@ class Blend(Annotator):
         rows: list[Any] = [member._tag_rows() for member in self._ranking()[0]]
         width = 1 + sum(self.n_tags_ if V is None else V.shape[1] for V in rows)
         if self.tag_rows_.shape[1] != width:
-            raise DataError(
-                f"tag_rows_ has {self.tag_rows_.shape[1]} columns; expected {width}, those of the members and one"
-            )
+            raise DataError(f"tag_rows_ has {self.tag_rows_.shape[1]} columns; expected {width}, the members' and one")
 
     def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
         """Return the members whose rows are stacked, and the columns that they read."""

@@ -27,7 +27,7 @@ from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.base import Limit
 from visterm.models.deep.moved_words import move_words
 from visterm.models.epochs import EpochAnnotator, Floats, mean_length
-from visterm.models.stopping import Validation, Watch
+from visterm.models.stopping import Judged, Watch
 
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 
@@ -256,9 +256,7 @@ class DeepTagger(EpochAnnotator):
         if width != self.tag_rows_.shape[1]:
             raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
@@ -301,7 +299,7 @@ class DeepTagger(EpochAnnotator):
             return int(np.shape(vectors)[1])
         return self.dim or 300
 
-    def _checkpoint_key(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
+    def _checkpoint_key(self, X: Matrix, Y: sp.csr_array, valid: Judged) -> dict[str, Any]:
         params = {key: value for key, value in json_params(self).items() if key not in NOT_IN_CHECKPOINT}
         matrices = {"X": X, "Y": Y}
         if valid is not None:
@@ -316,9 +314,7 @@ class DeepTagger(EpochAnnotator):
 
     def _check_settings(self) -> None:
         if not isinstance(self.hidden, list | tuple):
-            raise UserError(
-                setting="hidden", value=self.hidden, expected="a list of sizes, such as [1024, 512], or [] for none"
-            )
+            raise UserError(setting="hidden", value=self.hidden, expected="sizes such as [1024, 512], or [] for none")
         for size in self.hidden:
             check_count(size, "hidden")
 

@@ -29,7 +29,7 @@ from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.word_table import BLOCK_ROWS, Ints, WordTable, start_vectors
 from visterm.models.epochs import TrainingState
 from visterm.models.ranking.training import Checkpoint
-from visterm.models.stopping import HeldOutFit, Validation, Watch, hold_out
+from visterm.models.stopping import HeldOutFit, Judged, Watch, hold_out
 
 WORK_PER_THREAD = 2**25  # Minimum number of multiplications per batch and thread, for another thread to be worthwhile
 _SETTINGS_LOCK = RLock()
@@ -271,7 +271,7 @@ class DeepFit:
         self._device = torch_device(model.device)
         self._first_training: Checkpoint = Checkpoint({}, {})
 
-    def run(self, valid: Validation | None) -> None:
+    def run(self, valid: Judged) -> None:
         """Train, with early stopping if there are validation rows or enough images, and remove the checkpoint."""
         model = self._model
         all_images = np.arange(self._X.shape[0])
@@ -299,7 +299,7 @@ class DeepFit:
         model.history_ = self._first_training.facts["history"]
         model._held_out = HeldOutFit(held_out, arrays["held.image_rows"], arrays["held.tag_rows"])
 
-    def _train(self, phase: int, images: Ints, validation: Validation | None, epochs: int) -> None:
+    def _train(self, phase: int, images: Ints, validation: Judged, epochs: int) -> None:
         """Run epochs from start values, or from the checkpoint; keep the best weights or, unmeasured, the last."""
         model = self._model
         n_jobs, work = resolve_jobs(model.n_jobs), model._work(self._X.shape[1], self._Y.shape[1])

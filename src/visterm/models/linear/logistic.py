@@ -23,7 +23,7 @@ from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import mean_square_norm
-from visterm.models.stopping import Validation, Watch, hold_out
+from visterm.models.stopping import Judged, Watch, hold_out
 
 ALPHAS = tuple(
     10.0 ** (step / 2) for step in range(0, -11, -1)
@@ -76,9 +76,7 @@ class Logistic(LinearAnnotator):
     valid_share: float = 0.1
     random_state: RandomState = 0
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         check_weight_size(X.shape[1], Y.shape[1], "Logistic")
         given = sp.csr_array(Y > 0, dtype=np.float32)
@@ -166,9 +164,7 @@ class LogisticSolver:
             W, b = parts[:d] / units, parts[d] / bias_units
             scores = np.asarray(product(rows, W), np.float32)
             scores += b
-            loss = float(np.logaddexp(0, scores).sum(dtype=np.float64)) - float(
-                scores[image, tag].sum(dtype=np.float64)
-            )
+            loss = float(np.logaddexp(0, scores).sum(dtype=np.float64) - scores[image, tag].sum(dtype=np.float64))
             probabilities = expit(scores, out=scores)
             gradient = np.empty_like(parts)
             gradient[:d] = (product(rows.T, probabilities) - moments + np.float32(penalty) * W) / units

@@ -249,9 +249,7 @@ class TextRidge(LinearAnnotator):
             return np.zeros((n_tags, self.n_features_in_), np.float32)
         rows = np.asarray(vectors, np.float32)
         if rows.shape != (n_tags, self.n_features_in_):
-            expected = (
-                f"the shape {(n_tags, self.n_features_in_)}: a row for each tag, as wide as the features of images"
-            )
+            expected = f"the shape {(n_tags, self.n_features_in_)}: a row per tag, as wide as the features of images"
             advice = "Take vectors from the text tower of the images' network."
             raise ShapeError(setting="word_vectors", value=rows.shape, expected=expected, advice=advice)
         if not np.isfinite(rows).all():

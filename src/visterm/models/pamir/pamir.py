@@ -28,7 +28,7 @@ from visterm.models.linear.base import with_ones
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
 from visterm.models.ranking.training import RankingState, Training, TrainingContext, image_rows, positive_tags
-from visterm.models.stopping import HeldOutFit, OnEpoch, Validation, Watch
+from visterm.models.stopping import HeldOutFit, Judged, OnEpoch, Watch
 
 P10_RANKS = 10  # Number of ranks that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")
@@ -313,9 +313,7 @@ class Pamir(LinearRanker):
             self.tag_rows_[:, -1] = previous_rows[:, -1] - mean_changes
         return self
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         positives = positive_tags(Y)
         idf = _idf(positives)

@@ -27,7 +27,7 @@ from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanke
 from visterm.models.ranking.image_sides import Ints, StepSettings
 from visterm.models.ranking.training import Training, TrainingContext
 from visterm.models.ranking.warp import Objective, rank_weights
-from visterm.models.stopping import Validation
+from visterm.models.stopping import Judged
 
 MAX_VALUE = 1e37  # The sum of three such numbers doesn't overflow float32
 EXAMPLES_PER_PART = 16  # Constant, so the parts don't depend on the number of threads
@@ -396,7 +396,7 @@ class ObjectsAndParts(EmbeddingRanker):
         text = "" if mean_rank is None else f"mean rank {mean_rank:,.1f} of {self.n_tags_**2:,} pairs"
         return {"map": None, "mean_rank": mean_rank}, text
 
-    def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
+    def _measure_map(self, judged: Judged, known: sp.csr_array | None = None) -> Measure | None:
         """Return the measure of the weights: with relations, the negative mean rank of pairs of labels."""
         self._measures_ranks = False
         if judged is None or not len(self.part_of_):

@@ -33,7 +33,7 @@ from visterm.models.ranking.training import (
     fit_new_tags,
     positive_tags,
 )
-from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, Validation, Watch, hold_out
+from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, Judged, OnEpoch, Watch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
 Train: TypeAlias = Callable[[Matrix, sp.csr_array, RankingState, int, Measure | None], None]
@@ -224,9 +224,7 @@ class PairRanker(EpochAnnotator):
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         """Make the training that changes `weights`."""
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         positives = self._positives(Y)
         if positives.nnz == 0:
@@ -273,7 +271,7 @@ class PairRanker(EpochAnnotator):
         self._epochs(state, epochs, measure, run_epoch, watch=watch)
 
     def _fit_fixed(
-        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator, train: Train
+        self, X: Matrix, positives: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train
     ) -> None:
         """Train on a part of the images, which held-out images stop, then on all images from the start.
 
@@ -307,7 +305,7 @@ class PairRanker(EpochAnnotator):
         self.history_ = history
 
     def _fit_open(
-        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator, train: Train
+        self, X: Matrix, positives: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train
     ) -> None:
         """Fit, and choose the number of epochs.
 

@@ -14,7 +14,7 @@ from visterm.core.learned import Array, Kind
 from visterm.core.progress import reported
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
-from visterm.models import Validation, Watch
+from visterm.models import Judged, Watch
 from visterm_research.models.generative.counts import CountingAnnotator, as_counts, count_tags
 
 Floats = NDArray[np.float64]
@@ -93,9 +93,7 @@ class Plsa(CountingAnnotator):
             check_count(getattr(self, name), name)
         check_number(self.fold_epochs, "fold_epochs", most=MAX_FOLD_EPOCHS)
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self._check_settings()
         tagged, captions = count_tags(Y)
         pictures = sp.csr_array(as_counts(X[tagged]))

@@ -17,7 +17,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics import rank_images
-from visterm.models import LinearAnnotator, LinearFit, Validation, Watch, check_weight_size, hold_out
+from visterm.models import Judged, LinearAnnotator, LinearFit, Watch, check_weight_size, hold_out
 from visterm_research.models.kernel_rows import (
     KEPT_KERNELS,
     KERNEL_LEARNED,
@@ -115,9 +115,7 @@ class Svm(LinearAnnotator):
     valid_share: float = 0.1
     random_state: RandomState = 0
 
-    def _fit_monitored(
-        self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Validation | None, watch: Watch
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
