@@ -15,6 +15,9 @@ Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
 MatrixLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix"
 """A matrix as callers may pass it: an array, nested lists, or a sparse matrix."""
 
+Ints: TypeAlias = "NDArray[np.int64]"
+Floats: TypeAlias = "NDArray[np.float32]"
+Doubles: TypeAlias = "NDArray[np.float64]"
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"  # Named arrays of any type, as a file holds them
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 

@@ -56,9 +56,7 @@ class WordVectors:
 
     def __init__(self, words: Sequence[str], matrix: NDArray[np.float32]) -> None:
         if matrix.ndim != 2 or len(matrix) != len(words):
-            raise ShapeError(
-                f"There are {len(words)} words, but vectors of shape {matrix.shape}, not one row per word."
-            )
+            raise ShapeError(f"There are {len(words)} words, but vectors of shape {matrix.shape}, not a row per word.")
         self.words = list(words)
         self.matrix = matrix
         self._rows = _first_rows(self.words)

@@ -15,6 +15,7 @@ from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Doubles, Floats, Ints
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 from visterm.kernels.pixels import (
@@ -41,8 +42,6 @@ MAX_PALETTE_STEPS = 20
 MAX_COLOURS = 256  # A pixel's colour is stored in a byte
 MAX_VALUE = 1e6  # Maximum value of colours and words from files; results of larger values may overflow float32
 
-Floats: TypeAlias = NDArray[np.float32]
-Doubles: TypeAlias = NDArray[np.float64]
 FindNearest: TypeAlias = "Callable[[Floats], tuple[NDArray[np.int32], Floats]]"
 Level: TypeAlias = "tuple[slice, NDArray[np.int32], np.float32]"
 
@@ -206,13 +205,7 @@ class WordFinder:
     """
 
     def __init__(
-        self,
-        codebook: Floats,
-        scale_words: NDArray[np.int64],
-        spread: Floats,
-        cutter: BlockCutter,
-        neighbours: int,
-        softness: float,
+        self, codebook: Floats, scale_words: Ints, spread: Floats, cutter: BlockCutter, neighbours: int, softness: float
     ) -> None:
         self.cutter = cutter
         self.neighbours = min(neighbours, int(scale_words.max()))

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, stack_rows
 from visterm.core.errors import DataError, ImageError, NoneReadableError, UserError
@@ -18,7 +17,7 @@ from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress, reported
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, RandomState, Skipped
+from visterm.core.types import Doubles, Matrix, RandomState, Skipped
 from visterm.data.images import read_image
 from visterm.encoders.base import Batch, Encoder, Images, Pixels
 from visterm.encoders.blocks import check_numbers
@@ -296,7 +295,7 @@ class Chain(NestedEncoder):
         return items
 
 
-def _lengths(rows: Matrix) -> NDArray[np.float64]:
+def _lengths(rows: Matrix) -> Doubles:
     squares = np.square(rows.data if sp.issparse(rows) else rows.ravel(), dtype=np.float64)
     row_ids = rows.nonzero()[0] if sp.issparse(rows) else np.repeat(np.arange(len(rows)), rows.shape[1])
     return np.sqrt(np.bincount(row_ids, squares, minlength=rows.shape[0]))

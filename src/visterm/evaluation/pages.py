@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visterm.core.types import Tag
+from visterm.core.types import Doubles, Ints, Tag
 from visterm.core.wording import count_of
 from visterm.evaluation import summaries
 from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
@@ -318,9 +317,7 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
                 report.found(name if len(names) > 1 else "", images)
 
 
-def best_and_worst(
-    values: NDArray[np.float64], n_relevant: NDArray[np.int64], max_queries: int
-) -> tuple[list[int], list[int]]:
+def best_and_worst(values: Doubles, n_relevant: Ints, max_queries: int) -> tuple[list[int], list[int]]:
     """Return the numbers of up to `max_queries` best queries (or images) and of the worst queries, without overlap.
 
     For equal values, queries with more relevant images come first in both lists: their values are more reliable.

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import UnknownNameError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
 from visterm.core.threads import map_ahead
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Doubles, Ints, Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.core.writing import Place
@@ -43,7 +42,7 @@ DEFAULT_SPLIT = "test"
 class StreamedEvaluation:
     """The results of a tagger."""
 
-    values: dict[str, NDArray[np.float64]]  # The output of `visterm.metrics.measure`
+    values: dict[str, Doubles]  # The output of `visterm.metrics.measure`
     n_images: int  # Number of images that were measured
     # Number of tags that people gave, and how many of them the run does not know
     n_given: int
@@ -175,9 +174,9 @@ class MeasuredTags(JoinedTable):
                 problem, advice = f"No image is in the split '{split}'.", f"The tags name these: {names}; or 'all'."
             raise UnknownNameError(problem, setting="split", value=split, advice=advice)
 
-    def measured_positions(self, number: int) -> NDArray[np.int64]:
+    def measured_positions(self, number: int) -> Ints:
         """Return positions of a shard's images to measure on. Raises TagFileError if an image is in two splits."""
-        positions: NDArray[np.int64] = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
+        positions: Ints = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
         return positions
 
     def names(self, number: int) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from visterm.core.types import Doubles, Ints
 from visterm.evaluation.evaluate import AnnotationEvaluation, Ranker, figures_of, is_mean
 from visterm.evaluation.query_evaluation import RECALLS, QueryEvaluation
 from visterm.metrics.annotation import band_values, frequency_bands
@@ -97,9 +97,7 @@ def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
     return results
 
 
-def _pair_figures(
-    values: Sequence[dict[str, NDArray[np.float64]]], measures: Iterable[str], names: Sequence[str]
-) -> list[Figures]:
+def _pair_figures(values: Sequence[dict[str, Doubles]], measures: Iterable[str], names: Sequence[str]) -> list[Figures]:
     """Compare each pair of runs by their values of each measure; return one entry per pair."""
     pairs: dict[tuple[int, int], Figures] = {}
     for measure in measures:
@@ -112,7 +110,7 @@ def _pair_figures(
     return list(pairs.values())
 
 
-def _numbers(values: NDArray[np.float64] | Iterable[float]) -> list[float | None]:
+def _numbers(values: Doubles | Iterable[float]) -> list[float | None]:
     """Return numbers rounded to six decimals, with None for NaN, which JSON does not support."""
     return [None if math.isnan(value) else round(float(value), 6) for value in values]
 
@@ -198,8 +196,8 @@ def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], pr
 
 
 def _counts(
-    evaluation: AnnotationEvaluation, ranker: Ranker, precision: float, bands: Sequence[NDArray[np.int64]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    evaluation: AnnotationEvaluation, ranker: Ranker, precision: float, bands: Sequence[Ints]
+) -> tuple[Ints, Ints]:
     """Return the number of predicted and of right tags per band and image, shape (n_bands, n_images)."""
     cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=precision)  # raises an error without a calibration
     given_counts, right_counts = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)

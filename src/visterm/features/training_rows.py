@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, Unpack
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from PIL import Image
 
 from visterm.core.checks import check_tags, identity_rows
 from visterm.core.errors import DataError, EncoderMismatchError, NoneReadableError, ShapeError, TagFileError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Doubles, Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
@@ -326,7 +325,7 @@ def _is_matrix(value: Any) -> bool:
     return sp.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "biuf")
 
 
-def _as_numbers(table: FrameTable) -> NDArray[np.float64] | None:
+def _as_numbers(table: FrameTable) -> Doubles | None:
     """Return a table of numbers as a matrix; None if a cell is anything else."""
     columns = [table.column(name) for name in table.names]
     is_numeric = all(isinstance(cell, bool | int | float | np.number) for cells in columns for cell in cells)

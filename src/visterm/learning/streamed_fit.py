@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.errors import UserError, VistermError
@@ -23,7 +22,7 @@ from visterm.core.persist import file_hash
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import MODELS
 from visterm.core.threads import map_ahead
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Ints, Matrix
 from visterm.data.tag_formats.tables import check_in_file
 from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
@@ -48,7 +47,7 @@ class Survey(NamedTuple):
 
     mean_length: float  # Root mean square length of the training rows, held-out rows included
     valid: tuple[Matrix, sp.csr_array] | None  # Validation rows for early stopping
-    held_out: NDArray[np.int64]  # Sorted positions of the validation rows, if they are taken from the training rows
+    held_out: Ints  # Sorted positions of the validation rows, if they are taken from the training rows
     # Numbers of training images, and of their tags
     n_learned: int
     n_pairs: int
@@ -93,7 +92,7 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
     return Survey(math.sqrt(squares / max(1, n_learned)), valid if is_usable else None, held_out, n_learned, n_pairs)
 
 
-def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
+def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> Ints:
     """Draw `n` positions of images with a bit uniformly, in one pass; the result is sorted.
 
     Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
@@ -139,7 +138,7 @@ class ShardWindows:
         buffers = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
         yield from map_ahead(lambda number: self._read(plan[number], buffers[number % 2]), range(len(plan)))
 
-    def _read(self, numbers: list[int], buffer: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
+    def _read(self, numbers: list[int], buffer: Floats) -> tuple[Matrix, sp.csr_array]:
         """Return the training rows and the tags of shards; dense rows are written into `buffer`."""
         parts, tags = [], []
         n_filled = 0

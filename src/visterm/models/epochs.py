@@ -12,17 +12,15 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_count, check_number
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
 from visterm.core.progress import reported
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Floats, Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
 from visterm.models.stopping import OPEN, EpochRecord, Judged, Watch
 
-Floats: TypeAlias = NDArray[np.float32]
 Weights: TypeAlias = tuple[Floats, ...]
 Measure: TypeAlias = Callable[[], float]
 
@@ -225,5 +223,5 @@ def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
 
 def mean_length(X: Matrix) -> float:
     """Return the root of the mean squared length of rows, rounded to float32: the same for dense and sparse rows."""
-    values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
+    values: Floats = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
     return float(np.float32(math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])))

@@ -18,11 +18,11 @@ from visterm.core.learned import Array, Kind
 from visterm.core.products import column_means, dense, product
 from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, Floats, Measure, TrainingState, Weights
+from visterm.models.epochs import EpochAnnotator, Measure, TrainingState, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.stopping import HeldOutFit, Judged, OnEpoch, Watch, hold_out
 

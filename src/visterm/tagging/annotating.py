@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.tables import ENCODERS
-from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
+from visterm.core.types import CHUNK, Chunk, Doubles, Floats, Ints, Matrix, Ranking, Skipped, Tag
 from visterm.data.frames import Framed, first_of, pictures
 from visterm.data.image_folders import Unsearched, is_video
 from visterm.features.folder import is_features
@@ -142,7 +141,7 @@ class ChunkTagger:
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
         run, k = self._run, self._k
         known_tags = run.known_tags(X) if self._request.new_only else None
-        rankings: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
+        rankings: Iterable[tuple[Ints, Floats]]
         confidences = None
         if run.tree is not None:
             scores, confidences = run.scores_and_confidences(X)
@@ -193,12 +192,8 @@ def best_of(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
 
 
 def _ranked(
-    scores: NDArray[np.float32],
-    confidences: NDArray[np.float64] | None,
-    cutoff: NDArray[np.float64] | None,
-    known_tags: sp.csr_array | None,
-    k: int,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    scores: Floats, confidences: Doubles | None, cutoff: Doubles | None, known_tags: sp.csr_array | None, k: int
+) -> Iterator[tuple[Ints, Floats]]:
     """Yield ids and scores of each image's `k` best tags (0: all) above the cut-off, without its known tags."""
     allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff
     if known_tags is not None:
@@ -209,9 +204,7 @@ def _ranked(
         yield ids, row[ids]
 
 
-def _with_names(
-    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], all_confidences: NDArray[np.float64] | None
-) -> Iterator[list[Tag]]:
+def _with_names(run: Run, rankings: list[tuple[Ints, Floats]], all_confidences: Doubles | None) -> Iterator[list[Tag]]:
     """Yield the tags of each image from their ids and scores; confidences are computed for all images at once.
 
     `all_confidences`, shape (n_images, n_tags), is set if confidences don't follow from the scores alone.
@@ -258,7 +251,7 @@ def cutoff_of(
     precision: float | None,
     best_f1: bool | str = False,
     min_confidence: float | None = None,
-) -> NDArray[np.float64] | None:
+) -> Doubles | None:
     """Return the requested cut-off of each tag; None without a request.
 
     Each image then gets all tags above the cut-off for an expected `precision` over the held-out images (see
@@ -292,7 +285,7 @@ def cutoff_of(
             advice=f"Fit the run again with at least 20 tagged photos, or leave `{setting}` out.",
         )  # fmt: skip
 
-    cutoff: NDArray[np.float64] = np.full(calibration.slope.size, min_confidence or 0.0)
+    cutoff: Doubles = np.full(calibration.slope.size, min_confidence or 0.0)
     if held_out is None or setting == "min_confidence":
         return cutoff
     chosen = cutoff_of_best_f1(held_out, str(mean)) if precision is None else cutoff_for_precision(held_out, precision)

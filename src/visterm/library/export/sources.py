@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import as_path, is_remote
-from visterm.core.types import CHUNK, Matrix, Skipped
+from visterm.core.types import CHUNK, Doubles, Floats, Ints, Matrix, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import Unsearched, find_images, is_there, no_images_message
 from visterm.data.sidecars import Sidecars
@@ -166,7 +165,7 @@ class CatalogueSource:
         return CatalogueNotes(self._stored, target, self.tagger.vocabulary)
 
 
-def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray[np.float64] | None:
+def _min_confidences(calibration: Calibration | None, limits: Limits) -> Doubles | None:
     """Return the minimum confidence per tag; None if only `k` limits the predictions."""
     min_confidence = limits.min_confidence
     if min_confidence is None and limits.precision is None:
@@ -180,11 +179,11 @@ def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray
     return cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
 
 
-def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
+def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: Ints) -> Iterator[Floats]:
     """Yield the scores of all tags for each image; a video gets the best scores of its frames."""
     rows = stored.current_rows()
     frames = rows.frames_of(ids)
-    best_of_video: dict[int, NDArray[np.float32]] = {}
+    best_of_video: dict[int, Floats] = {}
     if len(frames):
         for video_id, scores in zip(frames[:, 1].tolist(), _scores(tagger, rows.rows(frames[:, 0])), strict=True):
             best_of_video[video_id] = np.maximum(scores, best_of_video.get(video_id, scores))
@@ -192,7 +191,7 @@ def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]
         yield np.maximum(scores, best_of_video.get(image_id, scores))
 
 
-def _scores(tagger: Tagger, U: Matrix) -> Iterator[NDArray[np.float32]]:
+def _scores(tagger: Tagger, U: Matrix) -> Iterator[Floats]:
     n_tags = len(tagger.vocabulary)
     columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
     step = max(1, MAX_SCORES // max(n_tags, 1))
@@ -201,9 +200,7 @@ def _scores(tagger: Tagger, U: Matrix) -> Iterator[NDArray[np.float32]]:
         yield from np.asarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
 
 
-def _predictions(
-    tagger: Tagger, scores: NDArray[np.float32], k: int, min_confidences: NDArray[np.float64] | None
-) -> tuple[Predicted, ...]:
+def _predictions(tagger: Tagger, scores: Floats, k: int, min_confidences: Doubles | None) -> tuple[Predicted, ...]:
     confidences = tagger.confidences(scores)
     if confidences is None or min_confidences is None:
         scores = scores if tagger.tree is None else tagger.tree.raised(scores)

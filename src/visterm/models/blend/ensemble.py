@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
 from visterm.core.estimator import clone
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.progress import Progress
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Ints, Matrix
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
-from visterm.models.blend.mixing import Doubles, best_mix, sample
+from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
 from visterm.models.stopping import Judged, Watch, hold_out, visible_columns
 
@@ -117,7 +116,7 @@ class Ensemble(Blend):
     def _check_settings(self) -> None:
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
-    def _stacked(self) -> NDArray[np.int64]:
+    def _stacked(self) -> Ints:
         return np.arange(len(self.members_))
 
     def __sklearn_tags__(self) -> Tags:

@@ -6,14 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from visterm.core.types import Doubles, Floats, Ints
 from visterm.metrics.ranking import average_precisions
 from visterm.metrics.report import evaluate
 from visterm.metrics.retrieval import rank_images
-
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 WEIGHT_STEPS = 20  # A member's weight is a multiple of 1 / 20
 MAX_PASSES = 10
@@ -143,7 +140,7 @@ def best_pair(
     return mixes[best], values[best] - values[0]
 
 
-def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> Ints:
     """Sample as many of n images as `SAMPLE_ROWS` and `SAMPLE_BYTES` allow; return their sorted numbers."""
     max_rows = sample_size(n_members, n_tags)
     return np.arange(n) if n <= max_rows else np.sort(rng.permutation(n)[:max_rows])
@@ -163,7 +160,7 @@ def mixed(weights: Doubles, scores: Sequence[Floats]) -> Floats:
     return total
 
 
-def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> Doubles:
+def rare_tag_boost(scores: Floats, lift: float) -> Doubles:
     """Return ``spread_t^-lift`` of each tag, scaled to mean 1; the spread is the standard deviation of its scores.
 
     To return as many different tags, the alternatives cost as much or more: factors by frequency, by highest scores or
@@ -175,7 +172,7 @@ def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> Doubles:
     return np.asarray(factors / factors.mean())
 
 
-def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, float]:
+def best_shape(scores: Floats, Y: sp.csr_array) -> tuple[float, float]:
     """Find the lift and the centre with the best F1 among those whose MAP over images is nearly the best.
 
     `scores`, float32, and `Y`, their tags, have the shape (n_images, n_tags). F1 is computed from the mean precision
@@ -194,12 +191,12 @@ def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, flo
     return max(candidates, key=lambda shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"])
 
 
-def shaped(scores: NDArray[np.float32], lift: float, centre: float) -> NDArray[np.float32]:
+def shaped(scores: Floats, lift: float, centre: float) -> Floats:
     """Return the scores multiplied by `rare_tag_boost`, plus `tag_offsets`."""
     factors = rare_tag_boost(scores, lift)
     return scores * factors.astype(np.float32) + tag_offsets(scores, factors, centre).astype(np.float32)
 
 
-def tag_offsets(scores: NDArray[np.float32], factors: Doubles, centre: float) -> Doubles:
+def tag_offsets(scores: Floats, factors: Doubles, centre: float) -> Doubles:
     """Return the terms to add after `factors`, which leave scores of `centre` times a tag's mean score unchanged."""
     return np.asarray((1 - factors) * centre * scores.mean(axis=0, dtype=np.float64))

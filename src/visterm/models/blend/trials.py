@@ -10,14 +10,13 @@ from time import perf_counter as now
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.estimator import clone
 from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.models.base import Annotator
 from visterm.models.blend import candidates
 from visterm.models.blend.kept import explains, tag_vectors
@@ -71,7 +70,7 @@ class MemberTrial:
     settings: candidates.Settings  # Settings that differ from the defaults
     position: int  # Position among the candidates
     columns: candidates.ColumnSet  # Columns of the features that it reads
-    scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
+    scores: Floats | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
     mean: float = 0.0  # Mean of the scores before scaling
     scale: float = 1.0  # Standard deviation of the scores before scaling
     seconds: float | None = None  # Time of the fit and of the scores
@@ -167,7 +166,7 @@ class Probes:
     def __init__(self, splits: Sequence[Split], rng: np.random.Generator) -> None:
         self._splits, self._rng = splits, rng
         self._part: Split | None = None
-        self._mix: NDArray[np.float32] | None = None  # scores of the judged images
+        self._mix: Floats | None = None  # scores of the judged images
         self._title = ""  # of the best candidate in the mix
 
     def reason_to_skip(self, trial: MemberTrial, done: Sequence[MemberTrial]) -> str:
@@ -217,7 +216,7 @@ def _too_long(trial: MemberTrial, split: Split, n_all: int, seconds_left: float,
     return f"left out: about {estimate:.{digits}f} s, {seconds_left:.{digits}f} s were left"
 
 
-def _probe(trial: MemberTrial, split: Split, settings: candidates.Settings | None = None) -> NDArray[np.float32]:
+def _probe(trial: MemberTrial, split: Split, settings: candidates.Settings | None = None) -> Floats:
     """Return the scaled scores of the judged images by a copy of the model that learns from the split.
 
     `settings` replace those that the model leaves at their defaults.
@@ -295,7 +294,7 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
     candidate with a `reason` that `on_epoch` sets is not measured.
     """
     began = now()
-    results: list[tuple[NDArray[np.float32], float, float]] = []
+    results: list[tuple[Floats, float, float]] = []
     try:
         for split in splits:
             trial.model = clone(trial.model) if results else trial.model
@@ -317,7 +316,7 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
 
 def _scores_of(
     model: Annotator, columns: candidates.ColumnSet, split: Split, monitor: Progress, on_epoch: OnEpoch | None = None
-) -> tuple[NDArray[np.float32], float, float]:
+) -> tuple[Floats, float, float]:
     """Fit a model; return the scaled scores of the judged images, and their mean and deviation before that.
 
     The judged images are also those by which the model stops.
@@ -334,7 +333,7 @@ def _scores_of(
     return _scaled_scores(model, X_judged, split)
 
 
-def _scaled_scores(model: Annotator, X: Matrix, split: Split) -> tuple[NDArray[np.float32], float, float]:
+def _scaled_scores(model: Annotator, X: Matrix, split: Split) -> tuple[Floats, float, float]:
     """Return a model's scores, scaled to mean 0 and variance 1, with their mean and deviation before that.
 
     Tags that the judged images are known to have get the lowest score.

@@ -22,11 +22,11 @@ from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserEr
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.base import Limit
 from visterm.models.deep.moved_words import move_words
-from visterm.models.epochs import EpochAnnotator, Floats, mean_length
+from visterm.models.epochs import EpochAnnotator, mean_length
 from visterm.models.stopping import Judged, Watch
 
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)

@@ -24,9 +24,9 @@ from visterm.core.errors import StorageError
 from visterm.core.persist import load_arrays, new_folder, open_folder, read_json, save_arrays, write_json
 from visterm.core.products import dense
 from visterm.core.threads import resolve_jobs
-from visterm.core.types import Arrays, Matrix
+from visterm.core.types import Arrays, Floats, Ints, Matrix
 from visterm.encoders.torch_loading import torch_device
-from visterm.models.deep.word_table import BLOCK_ROWS, Ints, WordTable, start_vectors
+from visterm.models.deep.word_table import BLOCK_ROWS, WordTable, start_vectors
 from visterm.models.epochs import TrainingState
 from visterm.models.ranking.training import Checkpoint
 from visterm.models.stopping import HeldOutFit, Judged, Watch, hold_out
@@ -76,7 +76,7 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
                 x = x * mask / (1 - self._dropout)
         return x.float()
 
-    def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    def layers(self) -> list[tuple[Floats, Floats]]:
         """Return weights and offsets as NumPy arrays (views if possible), which include the batch norms."""
         layers = []
         for number, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from visterm.models.deep.tag_draws import Ints, TagDraws
+from visterm.core.types import Ints
+from visterm.models.deep.tag_draws import TagDraws
 from visterm.models.deep.word_table import WordTable
 
 MAX_DISTINCT_WORDS = 12

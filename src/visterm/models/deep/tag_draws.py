@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_count, check_number, check_size
+from visterm.core.types import Doubles, Ints
 from visterm.models.base import Limit
 
-Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 BACKGROUNDS: Final = ("exact", "subset", "adjacent")
@@ -86,7 +86,7 @@ class TagDraws:
             is_negative[:, :n_denied] |= has_denied
         return DrawnTags(positives, is_positive, negatives, is_negative & ~_has_tags(self._given, images, negatives))
 
-    def _from_distribution(self, uniforms: NDArray[np.float64]) -> Ints:
+    def _from_distribution(self, uniforms: Doubles) -> Ints:
         total = self._cumulated[-1]
         targets = uniforms.ravel() * total
         order = np.argsort(targets)  # searching for sorted values takes a third of the time

@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.types import Floats, Ints
 from visterm.kernels.row_moves import move_drawn_rows
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 DEFAULT_DIM = 300  # Default width of vectors, from Ni et al.: Sampled image tagging
 BLOCK_ROWS = 16_384

@@ -11,20 +11,19 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Floats, Ints, Matrix, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator, Limit, row_blocks
 
-Ids: TypeAlias = NDArray[np.int64]
-Cosines: TypeAlias = NDArray[np.float32]
+Ids: TypeAlias = Ints
+Cosines: TypeAlias = Floats
 
 NEIGHBORS = (10, 20, 40, 80, 160)
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)

@@ -18,12 +18,12 @@ from visterm.core.learned import Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix, MatrixLike
+from visterm.core.types import Doubles, Floats, Ints, Matrix, MatrixLike
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.kernels.passive_aggressive import JudgedQueries, rank_triplets, rank_violators
 from visterm.metrics.retrieval import TOP_IMAGES, gains_of, rank_queries
 from visterm.models.base import Limit, row_blocks
-from visterm.models.epochs import EpochSums, Floats, Measure, Weights
+from visterm.models.epochs import EpochSums, Measure, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
@@ -156,7 +156,7 @@ def rank_weights(loss: str, n_images: int) -> Floats:
     return np.asarray(weights, np.float32)
 
 
-def ideal_gains(starts: NDArray[np.int64], gains: Floats) -> NDArray[np.float64]:
+def ideal_gains(starts: Ints, gains: Floats) -> Doubles:
     """Return the ideal discounted gain of each query q, whose gains are ``gains[starts[q]:starts[q + 1]]``."""
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((-gains, queries))

@@ -9,22 +9,22 @@ from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from visterm.core.checks import check_flag, check_k, check_magnitude, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Listed, Whole
 from visterm.core.threads import resolve_jobs, standing_team
-from visterm.core.types import Matrix, MatrixLike, PairRanking
+from visterm.core.types import Floats, Ints, Matrix, MatrixLike, PairRanking
 from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
-from visterm.models.epochs import Floats, Measure, Weights
+from visterm.models.epochs import Measure, Weights
 from visterm.models.parts.related_training import RelatedImages, RelatedTraining, RowLayout
 from visterm.models.parts.relations import Quadruplets, check_relations, listed_and_suggested
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
-from visterm.models.ranking.image_sides import Ints, StepSettings
+from visterm.models.ranking.image_sides import StepSettings
 from visterm.models.ranking.training import Training, TrainingContext
 from visterm.models.ranking.warp import Objective, rank_weights
 from visterm.models.stopping import Judged
@@ -78,7 +78,7 @@ def ranks_of_pairs(
     objects: ArrayLike,
     parts: ArrayLike,
     n_jobs: int | None = None,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return the rank, from 0, of the pair of tags `objects` and `parts` of each row in the order of `best_pairs`.
 
     Raises the same errors as `best_pairs`, and DataError if a tag doesn't exist.
@@ -107,7 +107,7 @@ def _check_finite(name: str, values: Floats) -> None:
     check_magnitude(values, MAX_VALUE, name)
 
 
-def known_tags(name: str, tag_ids: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
+def known_tags(name: str, tag_ids: ArrayLike, n: int, n_tags: int) -> Ints:
     """Return the tags of n rows as int64; raises ShapeError without one per row, DataError if one is unknown."""
     tags = np.asarray(tag_ids)
     if tags.shape != (n,) or not (np.issubdtype(tags.dtype, np.integer) or n == 0):

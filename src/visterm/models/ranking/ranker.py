@@ -11,17 +11,16 @@ from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix, MatrixLike
+from visterm.core.types import Floats, Ints, Matrix, MatrixLike
 from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Weights, epoch_record
+from visterm.models.epochs import EpochAnnotator, EpochSums, Measure, Weights, epoch_record
 from visterm.models.ranking.training import (
     MAX_TAG_BLOCK,
     FileCheckpoints,
@@ -35,7 +34,7 @@ from visterm.models.ranking.training import (
 )
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, Judged, OnEpoch, Watch, hold_out
 
-Images: TypeAlias = NDArray[np.int64]
+Images: TypeAlias = Ints
 Train: TypeAlias = Callable[[Matrix, sp.csr_array, RankingState, int, Measure | None], None]
 
 MIX_ROWS = 4096  # Number of weight rows that a thread averages at a time

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.threads import Team
-from visterm.core.types import Arrays
+from visterm.core.types import Arrays, Doubles, Floats, Ints
 from visterm.kernels import warp as kernels
 from visterm.kernels.random import draw_many
 from visterm.kernels.row_moves import make_rule
-from visterm.models.epochs import EpochSums, Floats
-from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings, even_bounds
+from visterm.models.epochs import EpochSums
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings, even_bounds
 from visterm.models.ranking.training import Training
 
 MIN_PART_PAIRS = 64  # Minimum number of pairs that a thread scores at a time; constant, for the same bytes from BLAS
@@ -139,7 +138,7 @@ class PairTraining(Training):
         self._negatives.end_epoch(sums[1], n)
         return EpochSums(*(float(value) / n for value in sums))
 
-    def _run_block(self, examples: Ints) -> NDArray[np.float64]:
+    def _run_block(self, examples: Ints) -> Doubles:
         """Process a block: first draw the other tags of all pairs, with the same weights, then update all rows.
 
         Returns the sum of the costs, the number of draws, and the number of pairs with a step.
