@@ -195,9 +195,7 @@ def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], pr
     return {"wanted": precision, "runs": runs}
 
 
-def _counts(
-    evaluation: AnnotationEvaluation, ranker: Ranker, precision: float, bands: Sequence[Ints]
-) -> tuple[Ints, Ints]:
+def _counts(evaluation: AnnotationEvaluation, ranker: Ranker, precision: float, bands: list[Ints]) -> tuple[Ints, Ints]:
     """Return the number of predicted and of right tags per band and image, shape (n_bands, n_images)."""
     cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=precision)  # raises an error without a calibration
     given_counts, right_counts = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)

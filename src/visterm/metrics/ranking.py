@@ -29,9 +29,7 @@ MAX_CACHE_BYTES = 2**29
 
 MATRIX_BLOCK_BYTES = 2**25
 
-SCORES_EXPECTED = (
-    "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that returns such pairs"
-)
+SCORES_EXPECTED = "an array (n_images, n_tags), pairs (slice of rows, array), or a callable that returns such pairs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,9 +137,7 @@ def read_index(path: Path, settings: IndexSettings, width: int) -> FaissIndex:
         raise CorruptFileError(f"{path} is not an index of rows: {str(error).splitlines()[-1]}") from error
 
     if (index.ntotal, index.d) != (settings.n_rows, width):
-        raise CorruptFileError(
-            f"{path} covers {index.ntotal} rows of {index.d} numbers, not {settings.n_rows} of {width}."
-        )
+        raise CorruptFileError(f"{path} covers {index.ntotal} rows of {index.d}, not {settings.n_rows} of {width}.")
     return index
 
 

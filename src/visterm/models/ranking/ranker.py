@@ -269,17 +269,15 @@ class PairRanker(EpochAnnotator):
 
         self._epochs(state, epochs, measure, run_epoch, watch=watch)
 
-    def _fit_fixed(
-        self, X: Matrix, positives: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train
-    ) -> None:
+    def _fit_fixed(self, X: Matrix, given: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train) -> None:
         """Train on a part of the images, which held-out images stop, then on all images from the start.
 
         With validation images there is one training, on all images.
         """
         for training_ids, held_out, epochs in self._trainings(X.shape[0], valid, rng):
-            rows, tags = (X, positives) if training_ids is None else (X[training_ids], positives[training_ids])
-            state = RankingState(weights=self._start(X, positives.shape[1], rng))
-            measure = self._measure_map(valid if held_out is None else (X[held_out], positives[held_out]))
+            rows, tags = (X, given) if training_ids is None else (X[training_ids], given[training_ids])
+            state = RankingState(weights=self._start(X, given.shape[1], rng))
+            measure = self._measure_map(valid if held_out is None else (X[held_out], given[held_out]))
             train(rows, tags, state, epochs, measure)
             del state  # the next training needs its memory
             if held_out is not None:
@@ -303,31 +301,29 @@ class PairRanker(EpochAnnotator):
         yield None, None, self.n_epochs_
         self.history_ = history
 
-    def _fit_open(
-        self, X: Matrix, positives: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train
-    ) -> None:
+    def _fit_open(self, X: Matrix, given: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train) -> None:
         """Fit, and choose the number of epochs.
 
         `Wsabie` describes the method and its defaults, which were chosen on held-out rows of photos (visterms, blobs
         and features of a network), of texts and of images known only by number.
         """
-        X_train, tags, validation, held_out = X, positives, valid, np.empty(0, np.int64)
+        X_train, tags, validation, held_out = X, given, valid, np.empty(0, np.int64)
         by_number = getattr(self, "by_number_", False)
         self.n_held_out_ = 0
         if valid is None and by_number:
-            n_with_several = np.count_nonzero(np.diff(positives.indptr) > 1)
+            n_with_several = np.count_nonzero(np.diff(given.indptr) > 1)
             n_held_out = min(MAX_HELD_OUT_TAGS, round(self.share_to_hold_out * X.shape[0]), int(n_with_several))
             if n_held_out >= MIN_HELD_OUT:
-                tags, images, held_out_tags, _ = hold_one_out(positives, rng, at_most=n_held_out)
+                tags, images, held_out_tags, _ = hold_one_out(given, rng, at_most=n_held_out)
                 validation, self.n_held_out_ = (X[images], held_out_tags), n_held_out
         elif valid is None:
             training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
             if held_out.size:
-                X_train, tags, self.n_held_out_ = X[training_ids], positives[training_ids], held_out.size
-                validation = X[held_out], positives[held_out]
+                X_train, tags, self.n_held_out_ = X[training_ids], given[training_ids], held_out.size
+                validation = X[held_out], given[held_out]
 
         known = sp.csr_array(validation[0] @ tags) if validation is not None and by_number else None
-        state = RankingState(weights=self._start(X, positives.shape[1], rng))
+        state = RankingState(weights=self._start(X, given.shape[1], rng))
         measure = self._measure_map(validation, known=known)
         if measure is not None and validation is not None:
             if not by_number:
@@ -339,7 +335,7 @@ class PairRanker(EpochAnnotator):
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
 
         if self.n_held_out_:
-            self._finish(X, positives, state, train)
+            self._finish(X, given, state, train)
         elif measure is not None:
             self._unfinished = state
 
