@@ -15,8 +15,8 @@ from visterm.connectors.folder_changes import ChangedFiles, FolderChanges, Stop,
 from visterm.core.errors import DataError, InUseError, UserError, VistermError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote, real_path
+from visterm.core.types import Place
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of

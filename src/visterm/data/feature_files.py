@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, StorageError, UserError
 from visterm.core.files import GB, read_regular, why_no_file
+from visterm.core.types import Place
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.feature_shards import SUFFIX, read_shard
 from visterm.data.image_folders import name_key
 from visterm.data.matrix_files import MAX_FEATURES, NUMERIC_KINDS, SVMLIGHT, Rows, read_matrix

@@ -9,6 +9,7 @@ from typing import Unpack
 
 from visterm.core.errors import DataError, NoTagsError, UserError
 from visterm.core.remote import as_path, is_remote
+from visterm.core.types import Place
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import count_of
 from visterm.data.image_folders import find_images, plain_name, unread_keywords_remark
@@ -44,10 +45,7 @@ KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images
 
 
 def find_tags(
-    source: TagSource,
-    images: str | os.PathLike[str],
-    files: Sequence[Path] | None = None,
-    **options: Unpack[TableOptions],
+    source: TagSource, images: Place, files: Sequence[Path] | None = None, **options: Unpack[TableOptions]
 ) -> TagsFound:
     """Read the tags of a folder of images from `source`; `options` are those of `TableOptions`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, ShapeError, TagFileError
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix, Place, RandomState
 from visterm.data.image_folders import plain_name
 from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
 from visterm.data.text_files import read_text
@@ -50,7 +49,7 @@ class JudgedTexts(NamedTuple):
     unknown: list[str]  # Images in the file that are not ranked
 
 
-def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
+def read_query_file(path: Place) -> list[QueryRow]:
     """Read a CSV, TSV or JSON-lines file of queries, in the order of the file.
 
     It has the columns "query" (or "text"), "image" (or "file_name") and, unless every line is relevant, "relevance" (or

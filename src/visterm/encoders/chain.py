@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress, reported
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Doubles, Matrix, RandomState, Skipped
+from visterm.core.types import Doubles, Matrix, Place, RandomState, Skipped
 from visterm.data.images import read_image
 from visterm.encoders.base import Batch, Encoder, Images, Pixels
 from visterm.encoders.blocks import check_numbers
@@ -236,7 +235,7 @@ class Chain(NestedEncoder):
         """Widths of the blocks of all encoders; an encoder without blocks is a single block."""
         return [int(width) for width in self.widths_]
 
-    def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
+    def places(self, image: Place | Pixels) -> Places:
         """Split the row of one image into contributions of places, for encoders that support it.
 
         The features of the other encoders are in `elsewhere`, under their names. Raises ImageError if the image cannot

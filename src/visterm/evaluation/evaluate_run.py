@@ -15,9 +15,8 @@ from visterm.core.errors import NoTagsError, UserError
 from visterm.core.estimator import known_settings
 from visterm.core.persist import check_target, new_folder, write_json
 from visterm.core.progress import SILENT, Progress, Say, say_or_warn, silent
-from visterm.core.types import Skipped
+from visterm.core.types import Place, Skipped
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.tag_queries import QueryRow, read_query_file

@@ -17,10 +17,9 @@ from visterm.core.errors import UnknownNameError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
 from visterm.core.threads import map_ahead
-from visterm.core.types import Doubles, Ints, Matrix, Skipped
+from visterm.core.types import Doubles, Ints, Matrix, Place, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
 from visterm.data.relations import IS_A_FILE, read_related, sibling_sets
 from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name

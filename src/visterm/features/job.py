@@ -20,9 +20,8 @@ from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported,
 from visterm.core.remote import absolute
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Matrix, Place, Skipped
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import SUFFIX, Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, Unsearched, image_names, is_there

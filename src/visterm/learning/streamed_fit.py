@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from visterm.core.persist import file_hash
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import MODELS
 from visterm.core.threads import map_ahead
-from visterm.core.types import Floats, Ints, Matrix
+from visterm.core.types import Floats, Ints, Matrix, Place
 from visterm.data.tag_formats.tables import check_in_file
 from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
@@ -244,7 +243,7 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str], settings: Sequence[object]) -> str:
+def _training_key(model: Annotator, shards: Shards, tags: Place, settings: Sequence[object]) -> str:
     """Return a hash of everything that determines the bytes of the model, to recognize checkpoints of the training."""
     params = {name: value for name, value in json_params(model).items() if name != "n_jobs"}
     sums = [entry.sha256 for entry in shards.contents.shards]

@@ -14,7 +14,6 @@ CATALOGUE
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -30,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.checks import as_rows
 from visterm.core.errors import CorruptFileError, DataError, InUseError, ShapeError, StorageError
 from visterm.core.persist import open_folder
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Matrix, Place, Ranking
 from visterm.core.writing import locked
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
@@ -126,7 +125,7 @@ class StoredCatalogue:
             self.use_run(self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run))
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Self:
+    def open(cls, folder: Place) -> Self:
         """Open a catalogue; rows stay on disk, memory-mapped.
 
         Raises StorageError if `folder` is not a catalogue, or a newer visterm wrote it; CorruptFileError if its

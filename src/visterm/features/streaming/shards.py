@@ -15,7 +15,7 @@ from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.threads import map_ahead
-from visterm.core.types import Chunk, Ints, Skipped
+from visterm.core.types import Chunk, Ints, Place, Skipped
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
@@ -38,7 +38,7 @@ class Shards:
     EncoderMismatchError if the folders are of different encoders.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+    def __init__(self, path: Place | Sequence[Place]) -> None:
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._folders = [feature_folder(path) for path in paths]
         self.n_folders = len(paths)
@@ -165,9 +165,7 @@ class NameIndex:
         return np.where(self.hashes[nearest] == requested, self.positions[nearest], -1)
 
 
-def stored_chunks(
-    encoder: AnyEncoder, features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], progress: Progress
-) -> Iterator[Chunk]:
+def stored_chunks(encoder: AnyEncoder, features: Place | Sequence[Place], progress: Progress) -> Iterator[Chunk]:
     """Yield the images of features folders, named by their paths inside the image folder.
 
     Raises EncoderMismatchError if another encoder made the rows; DataError if an image is in two of the folders;

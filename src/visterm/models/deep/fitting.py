@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from visterm.core.errors import StorageError
 from visterm.core.persist import load_arrays, new_folder, open_folder, read_json, save_arrays, write_json
 from visterm.core.products import dense
 from visterm.core.threads import resolve_jobs
-from visterm.core.types import Arrays, Floats, Ints, Matrix
+from visterm.core.types import Arrays, Floats, Ints, Matrix, Place
 from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.word_table import BLOCK_ROWS, WordTable, start_vectors
 from visterm.models.epochs import TrainingState
@@ -206,7 +205,7 @@ class TrainingCheckpoint:
     `training` identifies the training by JSON values: settings, and fingerprints of data.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None, training: dict[str, Any]) -> None:
+    def __init__(self, folder: Place | None, training: dict[str, Any]) -> None:
         self._folder = None if folder is None else Path(folder)
         self._training = json.loads(json.dumps(training))  # as read from a file: tuples become lists
 
