@@ -231,7 +231,8 @@ class Database:
         CorruptFileError if the file is damaged. After an error nothing is changed.
         """
         with self._connection() as connection:
-            if connection.in_transaction:
+            is_inner = connection.in_transaction
+            if is_inner:
                 yield connection
                 return
             if writes and self._is_read_only:
