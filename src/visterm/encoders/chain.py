@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -99,7 +99,7 @@ class NestedEncoder(Encoder):
             part.fit(images, skip_unreadable=skip_unreadable, progress=progress)
         self.parts_ = parts
 
-    def _sample_rows(self, images: Images, skip: bool, progress: Progress, task: str) -> Iterator[list[Matrix]]:
+    def _sample_rows(self, images: Images, skip: bool, progress: Progress, task: str) -> Generator[list[Matrix]]:
         """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
         if not skip:
             self.refuse_unknown(images)

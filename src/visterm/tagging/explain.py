@@ -301,7 +301,8 @@ def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.flo
     """Return the first pixel of a span, and the covered share of this pixel and the following ones."""
     first_pixel = min(int(start), length - 1)
     stop = max(first_pixel + 1, min(int(np.ceil(end)), length))
-    parts = np.diff(np.clip(np.arange(first_pixel, stop + 1), start, end))
+    edges = np.clip(np.arange(first_pixel, stop + 1), start, end)
+    parts = np.diff(edges)
     return first_pixel, parts if parts.sum() > 0 else np.ones(stop - first_pixel)
 
 
