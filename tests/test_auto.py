@@ -205,7 +205,7 @@ def test_where_no_model_of_the_blend_explains_one_that_does_is_kept_and_ranks_no
     assert not explains(alone)
     with pytest.raises(UserError, match=r"blend \(kernel_ridge\) .* without the setting"):
         alone.explain(planted.X_test[:1], 0)
-    monkeypatch.setattr("visterm.models.blend.auto.without_idlers", lambda weights, *more: np.eye(len(weights))[0])
+    monkeypatch.setattr("visterm.models.blend.mixing.without_idlers", lambda weights, *more: np.eye(len(weights))[0])
     model = Auto(candidates=[kernel, KNN, RIDGE], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
     assert model.weights_.tolist() == [1, 0]
     assert reasons(model)["knn"] == "adds nothing to the others"
@@ -421,7 +421,7 @@ def test_if_no_candidate_can_be_fitted_its_error_is_raised(planted, monkeypatch)
 
 def test_a_model_that_adds_little_on_an_eighth_of_the_images_is_not_fitted_on_all(many, monkeypatch):
     monkeypatch.setattr(trials, "MIN_PROBED_IMAGES", 400)
-    monkeypatch.setattr(trials, "PROBED", {"wsabie": {}})
+    monkeypatch.setattr("visterm.models.blend.candidates.PROBED", {"wsabie": {}})
     rows = []
     plain = Wsabie.fit
     monkeypatch.setattr(Wsabie, "fit", lambda self, X, Y, **more: rows.append(len(X)) or plain(self, X, Y, **more))

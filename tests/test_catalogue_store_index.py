@@ -137,9 +137,9 @@ def test_a_damaged_index_is_noticed(index, tmp_path):
         read_index(tmp_path / "rows.faiss", index.settings, WIDTH)
     index.write(tmp_path / "rows.faiss")
     other = replace(index.settings, n_rows=5)
-    with pytest.raises(CorruptFileError, match="covers 3000 rows of 13 numbers; expected 5 of 13"):
+    with pytest.raises(CorruptFileError, match="covers 3000 rows of 13, not 5 of 13"):
         read_index(tmp_path / "rows.faiss", other, WIDTH)
-    with pytest.raises(CorruptFileError, match="rows of 13 numbers; expected 3000 of 8"):
+    with pytest.raises(CorruptFileError, match="rows of 13, not 3000 of 8"):
         read_index(tmp_path / "rows.faiss", index.settings, 8)
 
 

@@ -182,7 +182,7 @@ class Counted(Annotator):
     def _fit(self, X, Y, rng):
         raise NotImplementedError
 
-    def _fit_monitored(self, X, Y, rng, valid, monitor, on_epoch):
+    def _fit_monitored(self, X, Y, rng, valid, watch):
         assert valid is None
         assert self.share_to_hold_out == 0
         self.history_ = []
@@ -191,8 +191,8 @@ class Counted(Annotator):
             right = 10 - abs(3 - epoch)
             self.tag_rows_ = np.array([[20], [right], [9.5], [8.5]], np.float32)[: Y.shape[1]]
             self.history_.append({"epoch": epoch, "loss": 1 / epoch, "map": None})
-            monitor.advance()
-            if on_epoch is not None and on_epoch(self.history_[-1]) == "stop":
+            watch.monitor.advance()
+            if watch.on_epoch is not None and watch.on_epoch(self.history_[-1]) == "stop":
                 break
 
     def _image_rows(self, X):

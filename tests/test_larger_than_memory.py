@@ -465,7 +465,7 @@ def test_what_fits_stays_in_memory_and_is_reported(tmp_path, drawn):
     [
         (["--model", "knn"], "the model 'knn' needs all in memory. Choose a --model that streams them (wsabie, "),
         (["--model", "wsabie", "--tag-rules", "RULES"], "max_share needs the tags of all images in memory"),
-        (["--model", "wsabie", "--tree", "paths"], "or write the tags above each tag into the table of tags yourself"),
+        (["--model", "wsabie", "--tree", "paths"], "or write the tags above each tag into the table yourself"),
         (["--model", "wsabie", "--tags", "auto"], "are read from a table, and 'auto' is not a table"),
         (["--model", "wsabie", "--memory", "lots"], "--memory is 'lots'"),
     ],

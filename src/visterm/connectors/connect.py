@@ -56,8 +56,7 @@ def connect(
     if run is None and folder_kind(out) != "catalogue":
         check_request(Tagger.of(request), request)
     key = None if key_file is None else os.path.abspath(key_file)
-    settings = PushSettings().changed(library.kind)._asdict()
-    connection = ProgramConnection(library.kind, library.address, key, settings)
+    connection = ProgramConnection(library.kind, library.address, key, PushSettings().changed(library.kind)._asdict())
     work = out.absolute().with_name(f".{out.absolute().name}.connect")
     if folder_kind(out) != "catalogue":
         _create(out, work, connection, library, run, request, say, progress)
@@ -120,7 +119,7 @@ def _fit_tagger(
     connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
 ) -> Tagger:
     """Fit a run on the photos that people tagged, or on all photos if the request has words."""
-    people_filter = PeopleTagFilter(connected, Counter(), Vocabulary([]))
+    people_filter = PeopleTagFilter(connected, Counter(), Vocabulary([]), None)
     images: list[str] = []
     tags: list[list[str]] = []
 

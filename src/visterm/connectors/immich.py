@@ -122,8 +122,7 @@ class ImmichLibrary:
             listed_pages.append((items, position))
             is_last = position == START
             if is_last or len(listed_pages) == PAGES_PER_TAG_QUERY:
-                bounded = not (from_start and is_last)
-                yield from self._with_tags(mark, search, listed_pages, tags, bounded=bounded)
+                yield from self._with_tags(mark, search, listed_pages, tags, bounded=not (from_start and is_last))
                 listed_pages, from_start = [], False
 
     def preview(self, photo: str) -> bytes:
@@ -234,7 +233,6 @@ class ImmichLibrary:
         return refused
 
     def _server_version(self) -> tuple[int, int, int]:
-        """Return the server's version, which is queried once."""
         if self._version is None:
             answer = self._server.json("GET", "/server/version")
             major, minor, patch = (json_answers.field(answer, name, int) for name in ("major", "minor", "patch"))

@@ -94,8 +94,7 @@ class ListedPhoto:
 
 
 START = PagePosition()
-ListedPage: TypeAlias = "tuple[list[ListedPhoto], PagePosition]"
-"""The photos of a page, and the position after it."""
+ListedPage: TypeAlias = "tuple[list[ListedPhoto], PagePosition]"  # The photos of a page, and the position after it
 
 
 @dataclass(frozen=True)

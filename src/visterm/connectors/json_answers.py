@@ -143,8 +143,7 @@ def optional(record: object, name: str, kind: type[Kind]) -> Kind | None:
 def checked(value: object, name: str, kind: type[Kind]) -> Kind:
     """Return a value after checking its type. Raises ServiceError if it is invalid."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        problem = f"The server answers with {type(value).__name__} for {name!r}; expected {kind.__name__}."
-        raise ServiceError(problem)
+        raise ServiceError(f"The server answers with {type(value).__name__} for {name!r}; expected {kind.__name__}.")
     if isinstance(value, str) and len(value) > MAX_LETTERS:
         raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {MAX_LETTERS:,}.")
     return value

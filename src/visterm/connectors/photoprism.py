@@ -137,8 +137,7 @@ def read_photo(record: object) -> LabelledPhoto:
             source = optional(item, "LabelSrc", str) or ""
             labels.append(Label(field(item, "LabelID", int), field(label, "Name", str), source,
                                  field(item, "Uncertainty", int), optional(label, "Slug", str) or ""))  # fmt: skip
-    files = optional(record, "Files", list) or []
-    primary = next((file for file in files if optional(file, "Primary", bool)), None)
+    primary = next((file for file in (optional(record, "Files", list) or []) if optional(file, "Primary", bool)), None)
     file_hash = "" if primary is None else field(primary, "Hash", str)
     name = field(record, "Name", str) if primary is None else field(primary, "Name", str)
 
@@ -260,8 +259,7 @@ class PhotoPrismLibrary:
         newest_photos, now = self._ask_photos(count=1, order="updated")
         if now and not -SETTLED_SECONDS <= now - mark.all_read_at < READ_ALL_SECONDS:
             mark = PhotoPrismMark(all_read_at=now)
-        query = {"updated": time_text(mark.time)} if mark.time else {}
-        times, first_page, now = self._list_photos(**query)
+        times, first_page, now = self._list_photos(**({"updated": time_text(mark.time)} if mark.time else {}))
         newest_time = max((*map(updated_at, newest_photos), *first_page, mark.time), default=0)
         settled_time = min(newest_time, now - SETTLED_SECONDS)
         changed = sorted((time, uid) for uid, time in times.items() if (time, uid) > mark[:2])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from visterm.connectors.contract import RemoteLibrary, batches
 from visterm.core.errors import DataError, ServiceError, UserError
-from visterm.core.progress import SILENT, Progress, reported
+from visterm.core.progress import Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import MAX_TAGS, Vocabulary, tag_key
@@ -60,7 +60,7 @@ def folder_of(catalogue: Catalogue) -> Path:
     return Path(os.path.realpath(catalogue.stored.folder))
 
 
-def read_changes(connected: Connected, library: RemoteLibrary, progress: Progress = SILENT) -> None:
+def read_changes(connected: Connected, library: RemoteLibrary, progress: Progress) -> None:
     """Read changes since the last time, one transaction per page, so that a killed process can continue."""
     connection = connected.get()
     assert connection is not None
@@ -72,7 +72,7 @@ def read_changes(connected: Connected, library: RemoteLibrary, progress: Progres
             progress.advance(len(photos))
 
 
-def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> int:
+def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progress) -> int:
     """Mark deleted and restored photos; return the number of deleted photos.
 
     Ids are only listed if the number of photos differs. Data of deleted photos is kept. If there are new photos that
@@ -96,9 +96,7 @@ def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progres
     return len(gone)
 
 
-def fetch_previews(
-    connected: Connected, library: RemoteLibrary, folder: Path, progress: Progress = SILENT
-) -> list[Skipped]:
+def fetch_previews(connected: Connected, library: RemoteLibrary, folder: Path, progress: Progress) -> list[Skipped]:
     """Download missing previews, a few in parallel; return the photos without a preview, with reasons.
 
     Raises ServiceError after several failures in a row; previews downloaded before are kept.
@@ -139,7 +137,7 @@ def fetch_previews(
     return skipped
 
 
-def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = True) -> PullResult:
+def ingest(catalogue: Catalogue, progress: Progress, *, learn: bool = True) -> PullResult:
     """Index photos that were read and downloaded; with `learn`, record whether people changed tags."""
     stored, pulled = catalogue.stored, PullResult()
     folder = folder_of(catalogue)
@@ -206,11 +204,7 @@ class PeopleTagFilter:
     """
 
     def __init__(
-        self,
-        connected: Connected,
-        unusable: Counter[str],
-        vocabulary: Vocabulary,
-        stored: StoredCatalogue | None = None,
+        self, connected: Connected, unusable: Counter[str], vocabulary: Vocabulary, stored: StoredCatalogue | None
     ) -> None:
         self._vocabulary, self._stored = vocabulary, stored
         connection = connected.get()
@@ -264,7 +258,7 @@ class PeopleTagFilter:
         `image` is its image id, `tags` are people's tags, and `pairs` are the photo's logged pairs. Returns the number
         of removed tags, and whether people changed any tags.
         """
-        gone = self._note_vanished(stored.connected, photo, pairs)
+        gone = self._vanished(stored.connected, photo, pairs)
         taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
         rejected = [text for text in photo.rejected if tag_key(text) not in taken_back]
         given, given_before = _by_key(tags), _by_key(photo.given or ())
@@ -283,9 +277,7 @@ class PeopleTagFilter:
         stored.connected.set_image(photo.id, image, tags, list(denied.values()))
         return len(removed), bool(removed or given.keys() ^ given_before.keys() or denied.keys() ^ denied_before.keys())
 
-    def _note_vanished(
-        self, connected: Connected, photo: ConnectedPhoto, pairs: Sequence[LoggedPair]
-    ) -> list[LoggedPair]:
+    def _vanished(self, connected: Connected, photo: ConnectedPhoto, pairs: Sequence[LoggedPair]) -> list[LoggedPair]:
         """Record which of visterm's pairs of one photo vanished or reappeared; return those that a person removed.
 
         A vanished pair that was not confirmed after writing may have been lost by the program, and is written once

@@ -126,8 +126,7 @@ def push(
     predictions are written or removed. `parent` is the parent of all written tags; None: they look like people's tags.
     `k` is the maximum number of predictions per photo, those with the highest confidence first; 0: no limit.
     """
-    connected = catalogue.stored.connected
-    log = {pair.key: pair for pair in connected.pairs(*ACTIVE, OFF)}
+    log = {pair.key: pair for pair in catalogue.stored.connected.pairs(*ACTIVE, OFF)}
 
     writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
     folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
@@ -159,14 +158,12 @@ def push(
     return pushed
 
 
-def remove_all(
-    catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
-) -> PushResult:
+def remove_all(catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool, progress: Progress) -> PushResult:
     """Remove all logged pairs that visterm wrote, and no others, until none is left or the server refuses the rest.
 
     This includes pairs that reappeared after removal; pairs without a parent tag only if they reappeared immediately.
     """
-    connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress)
+    connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress, check=False)
     pushed, remaining = writer.pushed, _existing_pairs(connected, library)
     if dry_run:
         return PushResult(taken=len(remaining), changes=[*map(_change, remaining)])
@@ -327,15 +324,12 @@ class _PairWriter:
     With `check`, pairs that people added in the meantime are not written.
     """
 
-    def __init__(
-        self, stored: StoredCatalogue, library: RemoteLibrary, progress: Progress, *, check: bool = False
-    ) -> None:
+    def __init__(self, stored: StoredCatalogue, library: RemoteLibrary, progress: Progress, *, check: bool) -> None:
         self._stored, self._connected, self._library = stored, stored.connected, library
         self._progress, self._check = progress, check
         self.folders, self.pushed = _FolderTrials(stored.connected, library), PushResult()
 
     def write(self, pairs: Sequence[LoggedPair]) -> None:
-        """Plan, write and verify pairs."""
         pushed, connected = self.pushed, self._connected
         if pushed.stalled:
             pushed.postpone(BUSY_REASON, len(pairs))
@@ -350,13 +344,10 @@ class _PairWriter:
             connected.plan(pairs, self._stored.tags.ids((pair.tag for pair in pairs), create=True))
 
         by_key = {pair.remote_key: pair for pair in pairs}
-        touched = connected.touched(pair.photo_id for pair in pairs)
-        outcome = write(self._library, [*map(_pair, pairs)], touched=touched)
+        outcome = write(self._library, [*map(_pair, pairs)], touched=connected.touched(pair.photo_id for pair in pairs))
         open_keys = outcome.unsent | outcome.unsettled
         written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
-        lost = [
-            pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | outcome.refused.keys()
-        ]
+        lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | {*outcome.refused}]
 
         with self._stored.database.transaction():
             connected.set_touched(outcome.stamps)

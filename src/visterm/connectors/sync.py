@@ -155,9 +155,7 @@ def sync(
 
 def recent_photos_remark(title: str, n: int) -> str:
     """Return the remark on `n` photos that were added in the last five minutes."""
-    return (
-        f"{count_of(n, 'photo')} came in the last five minutes: {title} would lose their tags, so they get them later."
-    )
+    return f"{count_of(n, 'photo')} came in the last five minutes: {title} would lose tags, so they wait."
 
 
 def undo(

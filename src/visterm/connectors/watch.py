@@ -15,8 +15,8 @@ from visterm.connectors.folder_changes import ChangedFiles, FolderChanges, Stop,
 from visterm.core.errors import DataError, InUseError, UserError, VistermError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote, real_path
+from visterm.core.types import Place
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of
@@ -205,8 +205,7 @@ class FolderWatcher:
         for path in settled:
             if os.path.isdir(path):
                 try:
-                    inside = find_images(path, unsearched=Unsearched(), videos=True)
-                    self._changed_files.touch([*map(str, inside)])
+                    self._changed_files.touch([*map(str, find_images(path, unsearched=Unsearched(), videos=True))])
                 except DataError as error:
                     self._say(self._wording(error))
             elif suffix_of(path) == XMP:
@@ -299,9 +298,8 @@ class FolderWatcher:
                 keywords = read_keyword_tags(Path(folder), readable)
                 tags_of |= {os.path.join(folder, row.image): row.tags for row in keywords.records}
 
-        listed = photos_of(self._catalogue.tagger.encoder, inside)
         return replace(
-            listed,
+            photos_of(self._catalogue.tagger.encoder, inside),
             tags=[tags_of.get(str(path)) for path in inside],
             may_be_gone=(
                 (lambda path: _is_among(path, gone_paths) and not self._is_missing(path)) if gone_paths else None

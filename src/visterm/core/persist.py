@@ -33,7 +33,7 @@ from visterm.core.packing import pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import RemotePath, as_path
 from visterm.core.system import is_alive
-from visterm.core.types import Arrays, Skipped
+from visterm.core.types import Arrays, Place, Skipped
 from visterm.core.wording import json_text
 from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole, writing
 
@@ -70,12 +70,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 @contextmanager
 def new_folder(
-    path: str | os.PathLike[str],
-    kind: str,
-    *,
-    changing: bool = False,
-    check: Callable[[Path], None] | None = None,
-    **facts: str,
+    path: Place, kind: str, *, changing: bool = False, check: Callable[[Path], None] | None = None, **facts: str
 ) -> Iterator[Path]:
     """Yield a temporary folder to write into, and move it to `path` at the end, atomically.
 
@@ -139,7 +134,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def check_target(path: str | os.PathLike[str], kind: str) -> None:
+def check_target(path: Place, kind: str) -> None:
     """Raise StorageError, before any long work, if a folder of this kind may not be written at `path`."""
     target = Path(path)
     if _ADDRESS.match(os.fspath(path)):  # not `target`: Path removes a slash
@@ -155,7 +150,7 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
         )
 
 
-def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: bool) -> None:
+def check_replaceable(path: Place, kind: str, *, overwrite: bool) -> None:
     """Raise UserError, before any long work, if `path` is an existing folder of this kind and `overwrite` is False.
 
     Raises StorageError if the folder also has files that visterm did not write, or as `check_target` does.
@@ -177,7 +172,7 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
         raise UserError(f"{target} is a {kind} already.", setting="overwrite", value=overwrite, advice=advice)
 
 
-def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
+def open_folder(path: Place, kind: str) -> Path:
     """Check the manifest and the checksums of a folder that `new_folder` wrote, and return its path.
 
     A run of an older format is upgraded: a changed copy of its folder replaces it. Raises StorageError if the folder
@@ -324,7 +319,7 @@ def load_arrays(path: Path, only: str | None = None) -> Arrays:
         raise CorruptFileError(f"{path} cannot be read as safetensors: {reason}. {REPAIR_ADVICE}") from error
 
 
-def file_hash(path: str | os.PathLike[str]) -> str:
+def file_hash(path: Place) -> str:
     """Return the SHA-256 of a file's bytes, in hex."""
     target: object = as_path(path)
     if isinstance(target, RemotePath):
@@ -358,7 +353,7 @@ def read_skipped(path: Path) -> list[Skipped]:
         return [Skipped(**json.loads(line)) for line in lines]
 
 
-def folder_kind(path: str | os.PathLike[str]) -> str | None:
+def folder_kind(path: Place) -> str | None:
     """Return the kind of a folder that `new_folder` wrote; None for anything else."""
     kind: str | None = _read_manifest(as_path(path)).get("kind")
     return kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,10 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.checks import check_k
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.threads import one_blas_thread, resolve_jobs, standing_team
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Doubles, Floats, Ints, Matrix, Ranking
 from visterm.kernels.topk import screen_best, stream_best
-
-Floats: TypeAlias = NDArray[np.float32]
 
 MIN_IMAGES_TO_SCREEN = 10
 """From this number of images on, a matrix product that excludes rows of V is faster (measured at width 100)."""
@@ -73,12 +71,12 @@ def dense(matrix: Any) -> NDArray[Any]:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
-def column_means(matrix: Matrix) -> NDArray[np.float64]:
+def column_means(matrix: Matrix) -> Doubles:
     """Return the mean of each column of an array or a CSR matrix; for 0 and 1 never above 1.
 
     SciPy's `mean` multiplies the sums by 1 / n in float32: the mean of ten ones is 1.0000001.
     """
-    means: NDArray[np.float64] = np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() / matrix.shape[0]
+    means: Doubles = np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() / matrix.shape[0]
     return means
 
 
@@ -130,9 +128,7 @@ def top_k_products(
     return Ranking(np.concatenate([r.ids for r in rankings]), np.concatenate([r.scores for r in rankings]))
 
 
-def _best_of_part(
-    U: Floats, V: Floats, candidates: NDArray[np.int64] | None, bounds: list[int], k: int, part: int
-) -> Ranking:
+def _best_of_part(U: Floats, V: Floats, candidates: Ints | None, bounds: list[int], k: int, part: int) -> Ranking:
     """Score one part of the rows of V, or of the `candidates` rows, one by one; return the heaps of the best rows."""
     start, stop = bounds[part], bounds[part + 1]
     shape = len(U), min(k, stop - start)
@@ -161,12 +157,12 @@ def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -
     return heaps
 
 
-def _norms(rows: Floats) -> NDArray[np.float64]:
+def _norms(rows: Floats) -> Doubles:
     """Return the Euclidean norms of rows; infinity if a square overflows float32."""
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows), dtype=np.float64))
 
 
-def _slack(norms: NDArray[np.float64], width: int) -> Floats:
+def _slack(norms: Doubles, width: int) -> Floats:
     """Return the maximum difference between two float32 products of the same rows, for any order of summation.
 
     Each product is within γ |u| |v| of the true value, γ = width ε / (1 - width ε) (Higham, Accuracy and Stability of

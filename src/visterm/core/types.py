@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and SciPy
+    import os
+
     import numpy as np
     import scipy.sparse as sp
     from numpy.typing import ArrayLike, NDArray
 
+Place: TypeAlias = "str | os.PathLike[str]"
 Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
 MatrixLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix"
 """A matrix as callers may pass it: an array, nested lists, or a sparse matrix."""
 
+Ints: TypeAlias = "NDArray[np.int64]"
+Floats: TypeAlias = "NDArray[np.float32]"
+Doubles: TypeAlias = "NDArray[np.float64]"
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"  # Named arrays of any type, as a file holds them
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 

@@ -27,6 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 from visterm.core.errors import DiskError, OutOfSpaceError, StorageError, VistermError
 from visterm.core.remote import is_remote
 from visterm.core.system import limit_of
+from visterm.core.types import Place
 
 _FULL_DISK_CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OTHER_DISK_CODES = (errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO)
@@ -42,8 +43,6 @@ _TEMPORARY_NAME = re.compile(r"^\..*\.tmp|^\.unfinished$")
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 _BLOCK_BYTES = 2**20
-
-Place = str | os.PathLike[str]
 
 
 def storage_error(error: BaseException, path: Place | None = None) -> DiskError | None:

@@ -153,7 +153,6 @@ def _attributes(path: object, lines: Iterator[tuple[int, str]]) -> list[str]:
 
 
 def _rows(path: object, lines: Iterator[tuple[int, str]], width: int) -> Iterator[dict[int, float]]:
-    """Yield the columns of each row."""
     for number, line in lines:
         text = line.strip()
         if not text or text.startswith("%"):
@@ -173,7 +172,6 @@ def _rows(path: object, lines: Iterator[tuple[int, str]], width: int) -> Iterato
 
 
 def _sparse(rows: list[dict[int, float]], width: int) -> sp.csr_array:
-    """Return the matrix of rows that are given as their columns."""
     starts = np.cumsum([0, *map(len, rows)])
     columns = np.fromiter((column for row in rows for column in row), np.int32, starts[-1])
     values = np.fromiter((value for row in rows for value in row.values()), np.float32, starts[-1])

@@ -103,8 +103,7 @@ class ExifTool:
 
     def _complaint(self) -> str:
         """Return the error messages since the last command."""
-        text = self._complaints.read(2**12)
-        return " ".join(text.decode("utf-8", "replace").split())[:300]
+        return " ".join(self._complaints.read(2**12).decode("utf-8", "replace").split())[:300]
 
 
 def find_exiftool() -> str:

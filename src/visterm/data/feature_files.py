@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, StorageError, UserError
 from visterm.core.files import GB, read_regular, why_no_file
+from visterm.core.types import Place
 from visterm.core.wording import count_of
 from visterm.data.feature_shards import SUFFIX, read_shard
 from visterm.data.image_folders import name_key
@@ -33,11 +33,7 @@ class FeatureTable(NamedTuple):
 
 
 def read_features(
-    path: str | os.PathLike[str],
-    *,
-    names: str | os.PathLike[str] | None = None,
-    column: str | None = None,
-    name_column: str | None = None,
+    path: Place, *, names: Place | None = None, column: str | None = None, name_column: str | None = None
 ) -> FeatureTable:
     """Read feature rows with the names of their images; the suffix of the file decides the format.
 

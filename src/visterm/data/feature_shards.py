@@ -57,10 +57,9 @@ class Shard(NamedTuple):
 
 def shard_bytes(shard: Shard) -> bytes:
     """Return a shard as a safetensors file; equal shards have equal bytes."""
-    hashes = np.frombuffer(bytes.fromhex("".join(shard.sha256)), np.uint8)
     arrays = {
         FILE_NAME: np.frombuffer(json_text(shard.names).encode(), np.uint8),
-        SHA256: hashes.reshape(len(shard.names), _HASH_BYTES),
+        SHA256: np.frombuffer(bytes.fromhex("".join(shard.sha256)), np.uint8).reshape(len(shard.names), _HASH_BYTES),
     }
     if sp.issparse(shard.rows):
         csr = as_csr(shard.rows)
@@ -137,8 +136,7 @@ class _OpenShard:
     def _read(self, name: str) -> NDArray[Any]:
         dtype, shape, start = self._located(name)
         self._file.seek(start)
-        content = bytearray(self._file.read(math.prod(shape) * dtype.itemsize))
-        return np.frombuffer(content, dtype).reshape(shape)
+        return np.frombuffer(bytearray(self._file.read(math.prod(shape) * dtype.itemsize)), dtype).reshape(shape)
 
     def _located(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
         """Return the type and the shape of an array, and its position in the file."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.remote import as_path, as_remote, is_remote
-from visterm.core.types import CLOSED, Skipped
+from visterm.core.types import CLOSED, Place, Skipped
 from visterm.core.wording import count_of, join_ends
 
 PHOTO_SUFFIXES = frozenset(
@@ -74,7 +74,7 @@ KINDS = (
 )
 
 
-def suffix_of(name: str | os.PathLike[str]) -> str:
+def suffix_of(name: Place) -> str:
     """Return the suffix of a file in lower case."""
     return os.path.splitext(os.fspath(name))[1].lower()
 
@@ -85,7 +85,7 @@ def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
     return frozenset().union(*(kind.suffixes for kind in kinds if kind.is_readable()))
 
 
-def unread_keywords_remark(names: Iterable[str | os.PathLike[str]]) -> list[str]:
+def unread_keywords_remark(names: Iterable[Place]) -> list[str]:
     """Return a remark with the number of files whose embedded keywords are not read; empty if all are read."""
     suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_KEYWORD_SUFFIXES)
     files = f"{count_of(len(suffixes), 'file')} ({', '.join(dict.fromkeys(suffixes))})"
@@ -97,7 +97,7 @@ def is_video(path: object) -> bool:
     return isinstance(path, str | os.PathLike) and suffix_of(path) in VIDEO_SUFFIXES
 
 
-def is_there(path: str | os.PathLike[str]) -> bool:
+def is_there(path: Place) -> bool:
     """Return whether a file or an object exists; a file in an inaccessible folder counts as existing.
 
     The folder may be inaccessible only for a while, which does not mean that the file was deleted.
@@ -133,7 +133,7 @@ class NotRead(NamedTuple):
     text: str  # The counts as text: ``12 RAW files (.cr2), 4 others (.txt)``; empty if all files are read
 
 
-def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> NotRead:
+def count_not_read(paths: Iterable[Place], *, videos: bool = False) -> NotRead:
     """Count the files in folders that are not read, without hidden files; of `paths`, only folders are searched.
 
     With `videos`, videos count as read if ffmpeg is installed.
@@ -160,10 +160,7 @@ def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
 
 
 def find_images(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    unsearched: Unsearched | None = None,
-    videos: bool = False,
+    paths: Place | Iterable[Place], *, unsearched: Unsearched | None = None, videos: bool = False
 ) -> list[Path]:
     """List image files without repetitions, in the given order; files of a folder are sorted by their path in it.
 
@@ -186,13 +183,13 @@ def find_images(
     return list(images)
 
 
-def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[Path]:
+def images_in(folder: Place, *, unsearched: Unsearched | None = None) -> list[Path]:
     """List the images of a folder as `find_images` does. Raises DataError if it is not a folder, or has no images."""
     path = as_path(folder)
     return [path / name for name in image_names(path, unsearched=unsearched)]
 
 
-def image_names(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[str]:
+def image_names(folder: Place, *, unsearched: Unsearched | None = None) -> list[str]:
     """List the images of a folder as paths inside it, which take an eighth of the memory of those of `images_in`."""
     path = as_path(folder)
     check_image_folder(path)
@@ -225,7 +222,7 @@ def check_image_folder(path: Path) -> None:
         raise DataError(f"There is no folder '{path.name}' in {path.absolute().parent}.")
 
 
-def no_images_message(folder: str | os.PathLike[str]) -> str:
+def no_images_message(folder: Place) -> str:
     """Return the message for a folder without images: the expected suffixes, and what the folder has instead."""
     unsearched = Unsearched()
     files = list(files_below(as_path(folder), unsearched))
@@ -311,13 +308,11 @@ def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> li
         matches.append(match)
 
     if None in matches:
-        _match_loosely(folder, by_path, names, matches)
+        _match_loose(folder, by_path, names, matches)
     return matches
 
 
-def _match_loosely(
-    folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]
-) -> None:
+def _match_loose(folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]) -> None:
     """Match names that differ in capitals, or lack the suffix, with files that no other name matches."""
     matched_paths = {match.path for match in matches if match is not None}
     unmatched_names = [name for name, path in by_path.items() if path not in matched_paths]

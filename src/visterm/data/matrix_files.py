@@ -90,7 +90,6 @@ class _Header(NamedTuple):
 
 
 def _map_npy(path: Path) -> Numbers:
-    """Map the array of a ``.npy`` file into memory."""
     with open_regular(path) as file:
         header = _header(file, os.fstat(file.fileno()).st_size)
         if 0 in header.shape:

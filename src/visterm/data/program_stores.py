@@ -98,8 +98,7 @@ def read_store(name: str, folder: Path, files: Sequence[Path]) -> TagsFound:
     path = Path(location).expanduser()
     read, example = READERS[program]
     if not path.exists():
-        advice = f"Name it: {program}:{example}."
-        raise UserError(f"There is no {path}.", setting="tags", value=name, advice=advice)
+        raise UserError(f"There is no {path}.", setting="tags", value=name, advice=f"Name it: {program}:{example}.")
     try:
         stored = read(path)
     except (OSError, sqlite3.Error, LookupError, StopIteration) as error:

@@ -63,8 +63,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
     message names file and line.
     """
     path = Path(path)
-    text = read_text(path, form.noun)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path), strict=True)
+    reader = csv.reader(io.StringIO(read_text(path, form.noun), newline=""), delimiter=_delimiter(path), strict=True)
     columns: tuple[int, int] | None = None
     n_columns, is_empty = 2, True
 

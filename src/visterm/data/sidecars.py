@@ -170,9 +170,7 @@ def check_stays_inside(path: Path) -> None:
     """Raise StorageError if a file is a link out of its folder, so writing it would change another folder."""
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(path.parent)):
-        raise StorageError(
-            f"{path} is a link out of its folder, and is not followed (to {target}). Put a file in its place."
-        )
+        raise StorageError(f"{path} is a link out of its folder, and is not followed (to {target}). Put a file there.")
 
 
 def sweep_temporaries(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Unpack
 
 from visterm.core.errors import DataError, NoTagsError, UserError
 from visterm.core.remote import as_path, is_remote
+from visterm.core.types import Place
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import count_of
 from visterm.data.image_folders import find_images, plain_name, unread_keywords_remark
@@ -48,10 +49,7 @@ KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images
 
 
 def find_tags(
-    source: TagSource,
-    images: str | os.PathLike[str],
-    files: Sequence[Path] | None = None,
-    **options: Unpack[TableOptions],
+    source: TagSource, images: Place, files: Sequence[Path] | None = None, **options: Unpack[TableOptions]
 ) -> TagsFound:
     """Read the tags of a folder of images from `source`; `options` are those of `TableOptions`.
 
@@ -106,8 +104,7 @@ def _found_tags(
     tags = tables if tables.records else None
     if tags is None and not columns:
         store = store_in(folder)
-        separator = options.get("separator")
-        tags = read_store(store, folder, files) if store else _tags_of_images(folder, files, separator)
+        tags = read_store(store, folder, files) if store else _tags_of_images(folder, files, options.get("separator"))
     if tags is not None:
         return tags if tags is tables else tags._replace(remarks=[*tags.remarks, *tables.remarks])
     also_searched = "" if columns else OTHER_FORMS_TEXT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, ShapeError, TagFileError
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix, Place, RandomState
 from visterm.data.image_folders import plain_name
 from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
 from visterm.data.text_files import read_text
@@ -50,7 +49,7 @@ class JudgedTexts(NamedTuple):
     unknown: list[str]  # Images in the file that are not ranked
 
 
-def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
+def read_query_file(path: Place) -> list[QueryRow]:
     """Read a CSV, TSV or JSON-lines file of queries, in the order of the file.
 
     It has the columns "query" (or "text"), "image" (or "file_name") and, unless every line is relevant, "relevance" (or
@@ -109,9 +108,7 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
     starts = np.cumsum([0, *map(len, grades.values())])
     columns = np.array([i for relevance in grades.values() for i in sorted(relevance)], np.int32)
     values = np.array([relevance[i] for relevance in grades.values() for i in sorted(relevance)], np.float32)
-    return JudgedTexts(
-        list(grades), sp.csr_array((values, columns, starts), shape=(len(grades), len(images))), list(unknown)
-    )
+    return JudgedTexts(list(grades), sp.csr_array((values, columns, starts), (len(grades), len(images))), list(unknown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +126,7 @@ class Queries:
 
     def __post_init__(self) -> None:
         if self.words.shape[0] != self.relevant.shape[0]:
-            raise ShapeError(
-                f"There are words of {self.words.shape[0]} queries, but relevant images of {self.relevant.shape[0]}."
-            )
+            raise ShapeError(f"{self.words.shape[0]} queries have words, but {self.relevant.shape[0]} relevant images.")
 
     def __len__(self) -> int:
         return int(self.words.shape[0])
@@ -235,9 +230,7 @@ def relevant_images(words: Matrix, Y: Matrix) -> sp.csr_array:
     starts = np.concatenate(([0], np.cumsum(counts)))
     images = np.empty(int(starts[-1]), np.int32)
     intersect_lists(*lists, counts, starts, images)
-    return sp.csr_array(
-        (np.ones(images.size, np.float32), images, starts), shape=(words.shape[0], positive_tags.shape[0])
-    )
+    return sp.csr_array((np.ones(images.size, np.float32), images, starts), (words.shape[0], positive_tags.shape[0]))
 
 
 def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -178,8 +178,7 @@ class TagTree:
 
     def paths(self) -> dict[str, str]:
         """Return path as text -> name of the tag, for each tag that has a parent."""
-        paths = (self.path(child) for child, _ in self.pairs)
-        return {path_text(own_names(path)): path[-1] for path in paths}
+        return {path_text(own_names(path)): path[-1] for path in (self.path(child) for child, _ in self.pairs)}
 
     def with_parents(self, tags: Iterable[str]) -> list[str]:
         """Return each tag after its ancestors, without repetitions."""

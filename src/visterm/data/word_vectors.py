@@ -56,9 +56,7 @@ class WordVectors:
 
     def __init__(self, words: Sequence[str], matrix: NDArray[np.float32]) -> None:
         if matrix.ndim != 2 or len(matrix) != len(words):
-            raise ShapeError(
-                f"There are {len(words)} words, but vectors of shape {matrix.shape}; expected one row per word."
-            )
+            raise ShapeError(f"There are {len(words)} words, but vectors of shape {matrix.shape}, not a row per word.")
         self.words = list(words)
         self.matrix = matrix
         self._rows = _first_rows(self.words)
@@ -139,7 +137,6 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
 
 
 def _first_rows(words: Iterable[str]) -> dict[str, int]:
-    """Return the first row of each word."""
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         rows.setdefault(word, row)

@@ -24,6 +24,7 @@ from visterm.encoders.contract import AnyEncoder, Encoded
 
 Images: TypeAlias = "Sequence[str | Path | NDArray[np.uint8]]"
 Pixels: TypeAlias = "NDArray[np.uint8]"
+Batch: TypeAlias = "tuple[list[int], list[Pixels]]"  # Positions of images, and their pixels
 
 T = TypeVar("T")
 
@@ -83,16 +84,13 @@ class Encoder(AnyEncoder):
                 problem = f"{type(self).__name__} returned the shape {part.shape} for {count_of(len(indices), 'image')}"
                 raise ShapeError(problem, expected="a row for each: (n_images, n_features)")
             parts.append(part)
-        rows = stack_rows(parts)
-        return Encoded(rows, np.array(positions, np.int64), skipped)
+        return Encoded(stack_rows(parts), np.array(positions, np.int64), skipped)
 
     def _encode_pixels(self, pixels: list[Pixels], images: Images) -> Matrix:
         """Return the rows of a batch; `images` are the images as they were passed, for encoders inside this one."""
         return self._encode_batch(pixels)
 
-    def _batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], list[Pixels]]]:
+    def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterator[Batch]:
         """Yield the positions and the pixels of readable images, batch by batch; add the others to `skipped`."""
         batch: list[Decoded] = []
         for number, item in enumerate(self._decoded(images), start=1):

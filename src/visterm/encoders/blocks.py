@@ -15,6 +15,7 @@ from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Doubles, Floats, Ints
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 from visterm.kernels.pixels import (
@@ -41,7 +42,7 @@ MAX_PALETTE_STEPS = 20
 MAX_COLOURS = 256  # A pixel's colour is stored in a byte
 MAX_VALUE = 1e6  # Maximum value of colours and words from files; results of larger values may overflow float32
 
-FindNearest: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], NDArray[np.float32]]]"
+FindNearest: TypeAlias = "Callable[[Floats], tuple[NDArray[np.int32], Floats]]"
 Level: TypeAlias = "tuple[slice, NDArray[np.int32], np.float32]"
 
 
@@ -86,19 +87,17 @@ class BlockCutter:
         rows, cols = (block_edges(side, stride) for side in codes.texture.shape)
         return max(1, len(rows) - self.block_cells) * max(1, len(cols) - self.block_cells)
 
-    def points(self, codes: Codes, scale: int) -> NDArray[np.float32]:
+    def points(self, codes: Codes, scale: int) -> Floats:
         """Describe the blocks of an image at a scale, row by row, shape (n_blocks, 59 + n_colours)."""
         (height, width), stride = codes.texture.shape, self._stride(codes, scale)
         rows, cols = block_edges(height, stride), block_edges(width, stride)
-        points: NDArray[np.float32] = block_histograms(
-            codes.texture, codes.colour, self.n_colours, rows, cols, self.block_cells
-        )
+        points: Floats = block_histograms(codes.texture, codes.colour, self.n_colours, rows, cols, self.block_cells)
         if self.root:
             np.sqrt(points, out=points)
         points[:, :N_PATTERNS] *= np.float32(self.texture_weight)
         return points
 
-    def boxes(self, codes: Codes, scale: int) -> NDArray[np.float64]:
+    def boxes(self, codes: Codes, scale: int) -> Doubles:
         """Return the boxes of an image's blocks at a scale, in the order of `points`: float64, shape (n_blocks, 4).
 
         Left, top, right and bottom are shares of the image's width and height.
@@ -116,14 +115,14 @@ class BlockCutter:
         return float(max(height, width) * self.sides[scale] / self.block_cells)
 
 
-def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ends(edges: Doubles, block_cells: int) -> tuple[Doubles, Doubles]:
     """Return where blocks begin and end along one side; if a block needs more cells than exist, there is one block."""
     n_cells = min(block_cells, len(edges) - 1)
     return edges[:-n_cells], edges[n_cells:]
 
 
 def learn_codebook(
-    points: NDArray[np.float32],
+    points: Floats,
     n_words: int,
     rng: np.random.Generator,
     *,
@@ -131,7 +130,7 @@ def learn_codebook(
     n_jobs: int | None = None,
     progress: Progress = SILENT,
     task: str = "codebook",
-) -> NDArray[np.float32]:
+) -> Floats:
     """Learn at most `n_words` words by k-means on `points`, float32 (n_words, n_features).
 
     Training starts from distinct points drawn at random; if there are fewer than `n_words`, there are fewer words. A
@@ -166,9 +165,7 @@ def learn_codebook(
     return codebook
 
 
-def assign_words(
-    points: NDArray[np.float32], prepared: NDArray[np.float32], *, n_jobs: int | None = None
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def assign_words(points: Floats, prepared: Floats, *, n_jobs: int | None = None) -> tuple[NDArray[np.int32], Floats]:
     """Return the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
     parts = [points[start : start + POINTS_PER_TASK] for start in range(0, len(points), POINTS_PER_TASK)]
     with one_blas_thread(), Team(min(resolve_jobs(n_jobs), len(parts))) as team:
@@ -185,7 +182,7 @@ def learn_palette(
     *,
     n_jobs: int | None = None,
     progress: Progress = SILENT,
-) -> NDArray[np.float32]:
+) -> Floats:
     """Learn at most `n_colours` colours by k-means on pixels, with the same number of pixels from each image.
 
     Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer rows if the
@@ -193,7 +190,7 @@ def learn_palette(
     """
     flat_images = (pixels.reshape(-1, 3) for pixels in images)
     drawn_pixels = np.concatenate([pixels[rng.integers(0, len(pixels), PIXELS_PER_IMAGE)] for pixels in flat_images])
-    points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
+    points: Floats = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
     options: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
     return learn_codebook(points, n_colours, rng, iterations=MAX_PALETTE_STEPS, task="learn colours", **options)
 
@@ -208,13 +205,7 @@ class WordFinder:
     """
 
     def __init__(
-        self,
-        codebook: NDArray[np.float32],
-        scale_words: NDArray[np.int64],
-        spread: NDArray[np.float32],
-        cutter: BlockCutter,
-        neighbours: int,
-        softness: float,
+        self, codebook: Floats, scale_words: Ints, spread: Floats, cutter: BlockCutter, neighbours: int, softness: float
     ) -> None:
         self.cutter = cutter
         self.neighbours = min(neighbours, int(scale_words.max()))
@@ -227,13 +218,11 @@ class WordFinder:
             for first, n_words in zip(self._first, scale_words, strict=True)
         ]
 
-    def _prepare(self, words: NDArray[np.float32], n_nearest: int) -> FindNearest:
+    def _prepare(self, words: Floats, n_nearest: int) -> FindNearest:
         """Return the function that finds the `n_nearest` nearest of the words of a scale for points, and scores."""
         return partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
 
-    def find(
-        self, images: Sequence[Codes], i: int, *, with_boxes: bool
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
+    def find(self, images: Sequence[Codes], i: int, *, with_boxes: bool) -> tuple[NDArray[np.int32], Floats, Doubles]:
         """Return the words of all blocks of image i, the words' shares, and the blocks' boxes (`BlockCutter.boxes`).
 
         Words are int32 (n_blocks, neighbours). Shares, float32, are the parts of a block that count for each word: rows
@@ -265,9 +254,9 @@ class VistermPyramid(NamedTuple):
     """The layout of rows: level by level, cell by cell (row by row), word by word."""
 
     n_words: int
-    weights: NDArray[np.float64]  # shape (n_levels,): weights of the levels in the inner product; they sum to 1
+    weights: Doubles  # shape (n_levels,): weights of the levels in the inner product; they sum to 1
 
-    def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
+    def levels(self, words: NDArray[np.int32], boxes: Doubles) -> Iterator[Level]:
         """Yield the words of an image for each level, renumbered by the cell that contains the block's centre.
 
         A level consists of its columns in the row, its words numbered from the first of these columns, and the factor
@@ -286,14 +275,8 @@ class VistermPyramid(NamedTuple):
             first = stop
 
     def row(
-        self,
-        words: NDArray[np.int32],
-        shares: NDArray[np.float32],
-        boxes: NDArray[np.float64],
-        idf: NDArray[np.float32],
-        *,
-        root: bool,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        self, words: NDArray[np.int32], shares: Floats, boxes: Doubles, idf: Floats, *, root: bool
+    ) -> tuple[Floats, NDArray[np.int32]]:
         """Make the row of an image: the bag of each level (`bag_row`), times the square root of the level's weight.
 
         `words` and `boxes` are as in `levels`; `shares` has shape (n_blocks, n_nearest), `idf` (n_columns,). Returns
@@ -306,9 +289,7 @@ class VistermPyramid(NamedTuple):
         return np.concatenate([weights for weights, _ in parts]), np.concatenate([columns for _, columns in parts])
 
 
-def block_places(
-    codes: Codes, finder: WordFinder, pyramid: VistermPyramid, idf: NDArray[np.float32], *, root: bool
-) -> Places:
+def block_places(codes: Codes, finder: WordFinder, pyramid: VistermPyramid, idf: Floats, *, root: bool) -> Places:
     """Split the row of an image into the parts that its blocks contribute.
 
     A visterm's weight in the row, after root and normalisation, is divided among the blocks in proportion to their
@@ -335,7 +316,7 @@ def block_places(
     return Places(boxes, rows, np.zeros(len(idf)), "block", "visterm")
 
 
-def weights_of_levels(levels: int, level_weights: Sequence[float] | None) -> NDArray[np.float64]:
+def weights_of_levels(levels: int, level_weights: Sequence[float] | None) -> Doubles:
     """Return the weights of the levels, the whole picture first; they sum to 1.
 
     `level_weights` are scaled to sum to 1. None: 1/2 for the finest level, half as much for each coarser level,
@@ -343,7 +324,7 @@ def weights_of_levels(levels: int, level_weights: Sequence[float] | None) -> NDA
     """
     if level_weights is None:
         level_weights = [2.0 ** (max(level, 1) - levels) for level in range(levels)]
-    weights: NDArray[np.float64] = np.array(level_weights, np.float64)
+    weights: Doubles = np.array(level_weights, np.float64)
     weights /= weights.sum()
     return weights
 
@@ -353,8 +334,7 @@ def check_levels(levels: int, level_weights: Sequence[float] | None) -> None:
     check_count(levels, "levels")
     check_number(levels, "levels", least=1, most=MAX_LEVELS)
     if level_weights is not None:
-        expected = f"None, or {levels} numbers above 0, one per level"
-        check_numbers(level_weights, "level_weights", expected, n=levels)
+        check_numbers(level_weights, "level_weights", f"None, or {levels} numbers above 0, one per level", n=levels)
 
 
 def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf, n: int | None = None) -> None:

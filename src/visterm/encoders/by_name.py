@@ -9,13 +9,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, finite_rows, stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Kind, Listed, Text, Whole
 from visterm.core.progress import SILENT, Progress, reported
-from visterm.core.types import Matrix
+from visterm.core.types import Ints, Matrix
 from visterm.core.wording import count_of
 from visterm.data.data_sets import ROW, is_data_set, read_data_set
 from visterm.data.feature_files import FeatureTable, read_features
@@ -160,7 +159,7 @@ class _OpenFeatures:
         self._row_of_key = {name_key(name): row for row, name in enumerate(self.names)}
         self._paths_by_end = PathsByEnd(self._row_of_key)
 
-    def rows_of(self, images: AnyImages) -> NDArray[np.int64]:
+    def rows_of(self, images: AnyImages) -> Ints:
         """Return the row of each image; -1 for images without a row."""
         rows = np.full(len(images), -1, np.int64)
         name_of_row: dict[int, str] = {}
@@ -187,7 +186,7 @@ class _OpenFeatures:
                 rows[i] = row
         return rows
 
-    def take(self, rows: NDArray[np.int64]) -> Matrix:
+    def take(self, rows: Ints) -> Matrix:
         """Return rows as float32. Raises DataError for rows that are not finite."""
         values = self._block(rows)
         is_finite = finite_rows(values)
@@ -198,7 +197,7 @@ class _OpenFeatures:
             )
         return values
 
-    def digest(self, rows: NDArray[np.int64], progress: Progress = SILENT) -> str:
+    def digest(self, rows: Ints, progress: Progress = SILENT) -> str:
         """Return the SHA-256 of rows as float32, in hex."""
         digest = hashlib.sha256(str(self._rows.shape[1]).encode())
         for start in range(0, len(rows), ROWS_PER_READ):
@@ -212,7 +211,7 @@ class _OpenFeatures:
             progress.advance(len(block))
         return digest.hexdigest()
 
-    def _block(self, rows: NDArray[np.int64]) -> Matrix:
+    def _block(self, rows: Ints) -> Matrix:
         values = self._rows[rows]
         if sp.issparse(values):
             return as_csr(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, stack_rows
 from visterm.core.errors import DataError, ImageError, NoneReadableError, UserError
@@ -18,9 +16,9 @@ from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress, reported
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, RandomState, Skipped
+from visterm.core.types import Doubles, Matrix, Place, RandomState, Skipped
 from visterm.data.images import read_image
-from visterm.encoders.base import Encoder, Images, Pixels
+from visterm.encoders.base import Batch, Encoder, Images, Pixels
 from visterm.encoders.blocks import check_numbers
 from visterm.encoders.contract import AnyEncoder, AnyImages, HasPlaces, Places, name_of, no_places, stacked_places
 from visterm.encoders.named import make_encoder, split_specs
@@ -101,9 +99,7 @@ class NestedEncoder(Encoder):
             part.fit(images, skip_unreadable=skip_unreadable, progress=progress)
         self.parts_ = parts
 
-    def _sample_rows(
-        self, images: Images, skip: bool, progress: Progress, task: str
-    ) -> Generator[list[Matrix], None, None]:
+    def _sample_rows(self, images: Images, skip: bool, progress: Progress, task: str) -> Generator[list[Matrix]]:
         """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
         if not skip:
             self.refuse_unknown(images)
@@ -131,9 +127,7 @@ class NestedEncoder(Encoder):
         reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(reasons.items()))
 
-    def _batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], list[Pixels]]]:
+    def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterator[Batch]:
         if any(isinstance(part, Encoder) for part in self.parts_):
             yield from super()._batches(images, skipped, progress)
             return
@@ -241,7 +235,7 @@ class Chain(NestedEncoder):
         """Widths of the blocks of all encoders; an encoder without blocks is a single block."""
         return [int(width) for width in self.widths_]
 
-    def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
+    def places(self, image: Place | Pixels) -> Places:
         """Split the row of one image into contributions of places, for encoders that support it.
 
         The features of the other encoders are in `elsewhere`, under their names. Raises ImageError if the image cannot
@@ -300,7 +294,7 @@ class Chain(NestedEncoder):
         return items
 
 
-def _lengths(rows: Matrix) -> NDArray[np.float64]:
+def _lengths(rows: Matrix) -> Doubles:
     squares = np.square(rows.data if sp.issparse(rows) else rows.ravel(), dtype=np.float64)
     row_ids = rows.nonzero()[0] if sp.issparse(rows) else np.repeat(np.arange(len(rows)), rows.shape[1])
     return np.sqrt(np.bincount(row_ids, squares, minlength=rows.shape[0]))

@@ -23,7 +23,6 @@ from typing import (
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import finite_rows, row_lengths
 from visterm.core.errors import DataError, ImageError, UserError
@@ -32,7 +31,7 @@ from visterm.core.learned import Flag, Kind
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Doubles, Floats, Ints, Matrix, Skipped
 from visterm.core.wording import count_of
 from visterm.data.frames import listed
 
@@ -49,7 +48,7 @@ class Encoded(NamedTuple):
     """Feature rows and the images they belong to."""
 
     rows: Matrix  # array or CSR of float32, shape (n_readable, n_features)
-    kept: NDArray[np.int64]  # shape (n_readable,): the position of each row's image in the input
+    kept: Ints  # shape (n_readable,): the position of each row's image in the input
     skipped: list[Skipped]  # Images that could not be read, or that an encoder of names does not know
 
 
@@ -222,7 +221,7 @@ class AnyEncoder(Estimator, ABC):
         """Whether a text tower is available that maps texts into the space of the rows (`text_rows`)."""
         return False
 
-    def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def text_rows(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, of length 1, shape (n_texts, width); no `fit` is needed.
 
         A vector does not depend on the other texts. Raises UserError if the encoder has no text tower; StorageError,
@@ -306,9 +305,9 @@ class Places(NamedTuple):
     """A feature row as a sum of the contributions of places: ``Σ rows + elsewhere``."""
 
     # shape (n_places, 4): left, top, right and bottom, as shares of the picture's sides. Places may overlap.
-    boxes: NDArray[np.float64]
+    boxes: Doubles
     rows: Matrix  # array or CSR of float64, shape (n_places, n_features): each place's contribution to the row
-    elsewhere: NDArray[np.float64]  # shape (n_features,): the part that belongs to no place
+    elsewhere: Doubles  # shape (n_features,): the part that belongs to no place
     # Singular nouns for places and features, such as "block" and "visterm"
     place_noun: str
     feature_noun: str
@@ -323,7 +322,7 @@ def no_places(row: Matrix, source: str) -> Places:
     return Places(np.empty((0, 4)), rows, np.asarray(values[0], np.float64), "place", "feature", source)
 
 
-def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
+def stacked_places(parts: Sequence[Places], factors: Doubles) -> Places:
     """Join the places of several encoders for one picture; each encoder's values are multiplied by its factor."""
     scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
     places = {part.place_noun for part in parts if len(part.boxes)}

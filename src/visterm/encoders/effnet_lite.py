@@ -139,7 +139,6 @@ def fold_batch_norms(tensors: Mapping[str, Numbers]) -> Iterator[tuple[str, NDAr
 
 
 def _tensor(name: str, values: NDArray[np.float32]) -> bytes:
-    """Return a TensorProto."""
     dims = b"".join(_number(_DIMS, length) for length in values.shape)
     data = values.astype("<f4").tobytes()
     return dims + _number(_DATA_TYPE, _FLOAT) + _field(_NAME, name.encode()) + _field(_RAW_DATA, data)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Kind, Record
-from visterm.core.types import RandomState
+from visterm.core.types import Floats, RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
 from visterm.encoders.contract import Places, no_text_tower
@@ -219,7 +218,7 @@ class Onnx(NetworkEncoder):
         row = None if self.network is None else networks().get(self.network)
         return row is not None and row.text is not None and is_here(row, text=True)
 
-    def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def text_rows(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, of length 1, shape (n_texts, width); see `AnyEncoder.text_rows`."""
         return self._text_tower().text_rows(texts, self.n_jobs)
 

@@ -139,7 +139,6 @@ class OnnxNetwork:
             return False
 
     def _run(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the rows of pictures run as one batch."""
         (out,) = run_session(self._session, self.path, [self.output], self.feed(pictures))
         return self.pooled(out, len(pictures))
 
@@ -263,12 +262,10 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
     return session
 
 
-def run_session(
-    session: ort.InferenceSession, path: str, outputs: list[str], feed: dict[str, Numbers]
-) -> list[Numbers]:
-    """Run a network and return outputs. Raises StorageError, with its path, if onnxruntime cannot run it."""
+def run_session(session: ort.InferenceSession, path: str, names: list[str], feed: dict[str, Numbers]) -> list[Numbers]:
+    """Run a network, and return its outputs `names`. Raises StorageError, with its path, if it cannot be run."""
     try:
-        return [np.asarray(output) for output in session.run(outputs, feed)]
+        return [np.asarray(output) for output in session.run(names, feed)]
     except OPEN_ERRORS as error:
         raise StorageError(f"{path} cannot be run: {_reason(error)}. Use another network.") from error
 

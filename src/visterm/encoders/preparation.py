@@ -230,9 +230,7 @@ def pooled(
     elif rows.ndim == 3:
         rows = rows.mean(axis=1)
     if not np.isfinite(rows).all():
-        raise DataError(
-            f"{label} has NaN or infinity. Check mean, std and scale of the network, or choose another output."
-        )
+        raise DataError(f"{label} has NaN or infinity. Check its mean, std and scale, or choose another output.")
     return rows
 
 

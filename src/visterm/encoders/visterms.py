@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import RandomState
+from visterm.core.types import Place, RandomState
 from visterm.data.images import read_image
 from visterm.encoders import blocks
 from visterm.encoders.base import Encoder, Pixels
@@ -164,7 +163,7 @@ class Visterms(Encoder):
         """One column per word, or per word and cell."""
         return len(self.idf_)
 
-    def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
+    def places(self, image: Place | Pixels) -> Places:
         """Split the row of one image into the parts that its blocks contribute.
 
         Raises ImageError if the image cannot be read.
@@ -277,11 +276,8 @@ class Visterms(Encoder):
     def _finder_and_pyramid(self) -> tuple[blocks.WordFinder, blocks.VistermPyramid]:
         """Return the word finder for blocks, which is created once, and the layout of rows."""
         pyramid = blocks.VistermPyramid(len(self.codebook_), blocks.weights_of_levels(self.levels, self.level_weights))
-        return self._finder(self.codebook_, self.scale_words_, self.spread_, self._cutter()), pyramid
-
-    def _finder(self, *parts: Any) -> blocks.WordFinder:
-        """Return the word finder for a codebook, the words of its scales, their spread, and a cutter."""
-        return self._cached(blocks.WordFinder, *parts, self.neighbours, self.softness)
+        learned = self.codebook_, self.scale_words_, self.spread_
+        return self._cached(blocks.WordFinder, *learned, self._cutter(), self.neighbours, self.softness), pyramid
 
     def _check_learned(self) -> None:
         if len(self.colours_) > blocks.MAX_COLOURS:

@@ -141,9 +141,7 @@ def _store(rows: dict[bytes, NDArray[np.float32]]) -> None:
             newest = database.execute("SELECT max(rowid) FROM rows").fetchone()[0]
             database.execute("DELETE FROM rows WHERE rowid <= ?", (newest - MAX_CACHED_WORDS,))
     except (sqlite3.Error, OSError) as error:
-        LOG.warning(
-            "The vectors of words cannot be stored in %s, and are computed each time: %s", word_cache_path(), error
-        )
+        LOG.warning("Vectors of words cannot be stored in %s, and are computed each time: %s", word_cache_path(), error)
 
 
 def check_prompts(prompts: Any, name: str = "prompts") -> list[str]:

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Matrix, Ranking, Skipped
+from visterm.core.types import Doubles, Floats, Ints, Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.relations import IS_A_FILE, read_related, sibling_sets
@@ -44,7 +43,7 @@ class AnnotationEvaluation:
     # shape (n_images, n_tags): nonzero if a tag is left out of the ranking, because a tagger learned it from this
     # image.
     hidden: sp.csr_array | None
-    values: list[dict[str, NDArray[np.float64]]]  # Per tagger, the output of `visterm.metrics.measure`
+    values: list[dict[str, Doubles]]  # Per tagger, the output of `visterm.metrics.measure`
     n_given: int  # Number of tags that people gave
     n_unknown: int  # Number of given tags that are not ranked
     n_learned: list[int]  # Per tagger, number of images whose names it learned from
@@ -74,9 +73,9 @@ class Ranker(NamedTuple):
 
     tagger: Tagger
     X: Matrix  # shape (n_images, n_features)
-    columns: NDArray[np.int64] | None  # shape (n_tags,): the tagger's column of each ranked tag; None: same columns
+    columns: Ints | None  # shape (n_tags,): the tagger's column of each ranked tag; None: same columns
 
-    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield the rows of each block with their scores."""
         for rows, block in self.tagger.score_blocks(self.X):
             yield rows, block if self.columns is None else np.ascontiguousarray(block[:, self.columns])
@@ -88,7 +87,7 @@ def is_mean(metric: str) -> bool:
     return requested.metric.name not in JOINT_METRICS
 
 
-def figures_of(values: dict[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+def figures_of(values: dict[str, Doubles]) -> dict[str, dict[str, float]]:
     """Return the value of each metric and, for means, the 95 % bootstrap interval over images or tags."""
     return {
         metric: interval_of(array)._asdict() if is_mean(metric) else {"mean": float(array[0])}
@@ -140,7 +139,7 @@ def evaluate_taggers(
         columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
         are_same = np.array_equal(columns, np.arange(len(tagger.vocabulary)))
         rankers.append(Ranker(tagger, X, None if are_same else columns))
-    values: list[dict[str, NDArray[np.float64]]] = []
+    values: list[dict[str, Doubles]] = []
     undefined: dict[str, str] = {}  # optional metric without values to average -> the reason
 
     for ranker in rankers:
@@ -168,9 +167,7 @@ def count_learned(run: Run, corpus: Corpus) -> int:
     return run.learned_images.count([name for name, image in pairs if isinstance(image, str | os.PathLike)])
 
 
-def without_undefined(
-    values: dict[str, NDArray[np.float64]], optional: Sequence[str]
-) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+def without_undefined(values: dict[str, Doubles], optional: Sequence[str]) -> tuple[dict[str, Doubles], dict[str, str]]:
     """Leave out optional metrics without values to average, unless no metric has any; return the others, and reasons.
 
     Raises DataError for another metric without values to average.
@@ -198,7 +195,7 @@ def encode_for_all(
     """
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check the splits of the tag file.")
-    rows_by_encoder: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
+    rows_by_encoder: dict[str, tuple[Matrix, Ints]] = {}
     skipped = {item.image: item for item in corpus.skipped}
     shared_positions = np.arange(len(corpus))
     for tagger in taggers:

@@ -15,13 +15,13 @@ from visterm.core.errors import NoTagsError, UserError
 from visterm.core.estimator import known_settings
 from visterm.core.persist import check_target, new_folder, write_json
 from visterm.core.progress import SILENT, Progress, Say, say_or_warn, silent
-from visterm.core.types import Skipped
+from visterm.core.types import Place, Skipped
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.tag_queries import QueryRow, read_query_file
 from visterm.data.tag_rules import Rules, TagRules
+from visterm.evaluation import summaries
 from visterm.evaluation.evaluate import (
     DEFAULT_METRICS,
     SIBLING_METRIC,
@@ -36,17 +36,6 @@ from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
 from visterm.evaluation.pages import annotation_page, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.evaluation.streamed import StreamedEvaluation, evaluate_streamed
-from visterm.evaluation.summaries import (
-    BAND_METRICS,
-    PAGE_METRICS,
-    Figures,
-    annotation_results,
-    annotation_summary,
-    band_summary,
-    precision_summary,
-    query_results,
-    query_summary,
-)
 from visterm.features.training_rows import Photos, read_corpus
 from visterm.learning.fit_input import plan_streaming
 from visterm.learning.query_rows import query_corpus, query_lines
@@ -142,9 +131,9 @@ class Measured(Framed):
     query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, if it has one.
     """
 
-    values: Figures
+    values: summaries.Figures
     """Results of the first run: metric -> value, and the results of bands and precision."""
-    summary: Figures | None
+    summary: summaries.Figures | None
     """Results of all runs with intervals and comparisons; None for a single run without intervals."""
     skipped: list[Skipped]
     """The images that could not be read."""
@@ -157,7 +146,7 @@ class Measured(Framed):
             lines.append(f"{' '.join(labels)} {row['mean']:.4g}{interval}")
         return "\n".join(lines)
 
-    def rows(self) -> list[Figures]:
+    def rows(self) -> list[summaries.Figures]:
         """Return one row per metric and run."""
         if self.summary is None:
             return [{"metric": name, "mean": mean} for name, mean in self.values.items() if isinstance(mean, float)]
@@ -326,27 +315,31 @@ def _measure_annotation(
 ) -> Measured:
     names, report, other = _names(taggers, request), request.report, photos.other
     metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
-    needed_metrics = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
+    needed_metrics = [
+        *metrics,
+        *(summaries.PAGE_METRICS if report else ()),
+        *(summaries.BAND_METRICS if request.bands else ()),
+    ]
     evaluation = evaluate_taggers(
         taggers, photos.measured, list(dict.fromkeys(needed_metrics)), optional=() if request.metrics else metrics,
         ranked_tags=None if other is None else other.ranked_tags, isa=request.isa, progress=progress,
     )  # fmt: skip
-    extra_figures: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
+    extra_figures: summaries.Figures = {"bands": summaries.band_summary(evaluation, names)} if request.bands else {}
     if other is not None:
         given_counts = {"given": evaluation.n_given, "given_left_out": evaluation.n_unknown}
         extra_figures["map_counts"] = other.counts | given_counts
 
     if request.precision is not None:
-        extra_figures["wanted_precision"] = precision_summary(evaluation, names, request.precision)
+        extra_figures["wanted_precision"] = summaries.precision_summary(evaluation, names, request.precision)
     _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, mapped=other is not None)
     _warn_of_learned(names, evaluation.n_learned, len(photos.measured), say)
     metrics = [name for name in metrics if name not in evaluation.undefined]
     values = {name: evaluation.mean(name) for name in metrics} | extra_figures
     if len(names) == 1 and not request.intervals and report is None:
         return Measured(values, None, evaluation.skipped)
-    summary = annotation_summary(evaluation, names, metrics) | extra_figures
+    summary = summaries.annotation_summary(evaluation, names, metrics) | extra_figures
     if report is not None:
-        results = annotation_results(evaluation, summary)
+        results = summaries.annotation_results(evaluation, summary)
         write_report(report, annotation_page(evaluation, names, results), results)
     return Measured(values, summary, evaluation.skipped)
 
@@ -367,9 +360,9 @@ def _measure_queries(
         say(f"Photos are ranked by the sum of scores, because there are no confidences in {', '.join(without)}.")
     if evaluation.left_out:
         say(f"Queries left out: {evaluation.left_out:,}, without a tag of the run or without a relevant photo.")
-    summary = query_summary(evaluation, names) | ({} if other is None else {"map_counts": other.counts})
+    summary = summaries.query_summary(evaluation, names) | ({} if other is None else {"map_counts": other.counts})
     if report is not None:
-        results = query_results(evaluation, summary)
+        results = summaries.query_results(evaluation, summary)
         write_report(report, query_page(evaluation, names, results), results)
     return Measured(summary, summary, evaluation.skipped)
 
@@ -409,8 +402,7 @@ def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
     """Return the requested metrics, or the default metrics, with those of siblings and of a tree if they apply."""
     requested = request.metrics
     if not requested:
-        siblings = [] if request.isa is None else [SIBLING_METRIC]
-        return [*DEFAULT_METRICS, *siblings, *(TREE_METRICS if tree else ())]
+        return [*DEFAULT_METRICS, *([] if request.isa is None else [SIBLING_METRIC]), *(TREE_METRICS if tree else ())]
     return [requested] if isinstance(requested, str) else list(requested)
 
 
@@ -439,7 +431,7 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
             say_or_warn(problem, say, stacklevel=7)
 
 
-def write_report(path: Place, page: Report, results: Figures) -> None:
+def write_report(path: Place, page: Report, results: summaries.Figures) -> None:
     """Write a page and its results into a folder, atomically; an earlier report is replaced.
 
     Raises StorageError if something other than a report is at `path`.

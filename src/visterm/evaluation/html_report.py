@@ -125,5 +125,4 @@ _ENVIRONMENT = Environment(
     trim_blocks=True, lstrip_blocks=True,
 )  # fmt: skip
 _ENVIRONMENT.filters["short"] = _short
-MACROS: Any = _ENVIRONMENT.get_template("report.html").module
-"""Functions that return the parts of a page as HTML."""
+MACROS: Any = _ENVIRONMENT.get_template("report.html").module  # Functions that return the parts of a page as HTML

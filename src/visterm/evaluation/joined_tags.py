@@ -43,8 +43,7 @@ def join_tags(ours: Vocabulary, theirs: Sequence[str], translation: Mapping[str,
     tag_of = {tag_key(their_tag): our_tag for their_tag, our_tag in (translation or {}).items()}
     columns = [ours.get(tag_of.get(tag_key(tag), tag)) for tag in theirs]
     numbers = np.array([NONE if number is None else number for number in columns], np.int64)
-    is_mapped = np.array([tag_key(tag) in tag_of for tag in theirs], np.bool_)
-    return JoinedTags(numbers, (numbers != NONE) & ~is_mapped)
+    return JoinedTags(numbers, (numbers != NONE) & ~np.array([tag_key(tag) in tag_of for tag in theirs], np.bool_))
 
 
 @dataclass(frozen=True)

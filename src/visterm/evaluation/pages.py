@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visterm.core.types import Tag
+from visterm.core.types import Doubles, Ints, Tag
 from visterm.core.wording import count_of
 from visterm.evaluation import summaries
 from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
@@ -50,7 +49,7 @@ class Series(NamedTuple):
     values: Sequence[float]
 
 
-def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: summaries.Figures) -> Report:
+def annotation_page(evaluation: AnnotationEvaluation, names: list[str], results: summaries.Figures) -> Report:
     """Return the page on annotation; `PAGE_METRICS` must be measured, `results` come from `annotation_results`."""
     left_out_note = f", of which {evaluation.n_unknown:,} are not in the vocabulary" if evaluation.n_unknown else ""
     report = Report(
@@ -75,7 +74,7 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
     return report
 
 
-def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: summaries.Figures) -> Report:
+def query_page(evaluation: QueryEvaluation, names: list[str], results: summaries.Figures) -> Report:
     """Return the page on searches for the runs with these names; `results` come from `query_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
@@ -90,7 +89,7 @@ def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: summa
     return report
 
 
-def _add_metrics(report: Report, names: Sequence[str], results: summaries.Figures) -> None:
+def _add_metrics(report: Report, names: list[str], results: summaries.Figures) -> None:
     report.section(
         "Measures",
         "Below each value is its 95 % bootstrap interval over images (for measures of tags and words: over tags)."
@@ -107,7 +106,7 @@ def _add_metrics(report: Report, names: Sequence[str], results: summaries.Figure
     report.cells(["measure", *names], rows)
 
 
-def _add_precision_curves(report: Report, names: Sequence[str], results: summaries.Figures) -> None:
+def _add_precision_curves(report: Report, names: list[str], results: summaries.Figures) -> None:
     runs = results["runs"]
     report.section(
         "Precision as more tags are given",
@@ -141,8 +140,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[summaries.F
             cells = [_cell(figures, metric) for metric in metrics]
             counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
-        header = ["training photos of a tag", "tags", "photos", *metrics]
-        report.cells(header, rows, name if len(names) > 1 else "")
+        report.cells(["training photos of a tag", "tags", "photos", *metrics], rows, name if len(names) > 1 else "")
 
 
 def _add_precision(report: Report, precision: summaries.Figures) -> None:
@@ -158,9 +156,7 @@ def _add_precision(report: Report, precision: summaries.Figures) -> None:
         report.cells(summaries.PRECISION_HEADER, rows, run["run"] if len(runs) > 1 else "")
 
 
-def _add_tags(
-    report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: summaries.Figures
-) -> None:
+def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: list[str], results: summaries.Figures) -> None:
     counts = np.array(results["tag_images"])
     precision = evaluation.values[0][summaries.METRIC_OF_TAG_MEASURE["average precision"]]
     frequent_tags = np.lexsort((np.arange(counts.size), -counts))
@@ -321,9 +317,7 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
                 report.found(name if len(names) > 1 else "", images)
 
 
-def best_and_worst(
-    values: NDArray[np.float64], n_relevant: NDArray[np.int64], max_queries: int
-) -> tuple[list[int], list[int]]:
+def best_and_worst(values: Doubles, n_relevant: Ints, max_queries: int) -> tuple[list[int], list[int]]:
     """Return the numbers of up to `max_queries` best queries (or images) and of the worst queries, without overlap.
 
     For equal values, queries with more relevant images come first in both lists: their values are more reliable.

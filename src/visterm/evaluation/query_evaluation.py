@@ -112,9 +112,7 @@ def evaluate_queries(
         texts, tagger_words, relevant, left_out = _queries_from_file(taggers, readable_corpus.names, queries)
 
     if len(texts) == 0:
-        advice = (
-            "Check that the query file has the same photo names as the tag file, and words that are tags of the run."
-        )
+        advice = "Check that the query file has the same photo names as the tag file, and words that the run knows."
         if queries is None:
             advice = f"Queries of tags use words that the run knows and at least {min_count} of these photos have."
         raise DataError("No query has a relevant photo among the measured photos.", advice=advice)

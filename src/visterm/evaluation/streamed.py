@@ -12,16 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import UnknownNameError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
 from visterm.core.threads import map_ahead
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Doubles, Ints, Matrix, Place, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
-from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
 from visterm.data.relations import IS_A_FILE, read_related, sibling_sets
 from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name
@@ -43,7 +41,7 @@ DEFAULT_SPLIT = "test"
 class StreamedEvaluation:
     """The results of a tagger."""
 
-    values: dict[str, NDArray[np.float64]]  # The output of `visterm.metrics.measure`
+    values: dict[str, Doubles]  # The output of `visterm.metrics.measure`
     n_images: int  # Number of images that were measured
     # Number of tags that people gave, and how many of them the run does not know
     n_given: int
@@ -93,8 +91,7 @@ def evaluate_streamed(
         Y = sp.csr_array(sp.vstack([judged.rows_at(judged.measured_positions(n)) for n in numbers], format="csr"))
         n_learned = sum(tagger.learned_images.count(judged.names(n)) for n in numbers)
         with reported(progress, "evaluate", shards.n_rows * n_passes):
-            scores = ShardScores(tagger.model, shards, judged, progress)
-            values = measure(scores, Y, list(metrics), siblings=siblings)
+            values = measure(ShardScores(tagger.model, shards, judged, progress), Y, list(metrics), siblings=siblings)
         values, undefined = without_undefined(values, optional)
         return StreamedEvaluation(
             values, judged.n_images, judged.n_given, judged.n_unknown, n_learned, judged.skipped, judged.remarks,
@@ -176,9 +173,9 @@ class MeasuredTags(JoinedTable):
                 problem, advice = f"No image is in the split '{split}'.", f"The tags name these: {names}; or 'all'."
             raise UnknownNameError(problem, setting="split", value=split, advice=advice)
 
-    def measured_positions(self, number: int) -> NDArray[np.int64]:
+    def measured_positions(self, number: int) -> Ints:
         """Return positions of a shard's images to measure on. Raises TagFileError if an image is in two splits."""
-        positions: NDArray[np.int64] = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
+        positions: Ints = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
         return positions
 
     def names(self, number: int) -> list[str]:

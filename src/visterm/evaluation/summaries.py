@@ -7,16 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from visterm.core.types import Doubles, Ints
 from visterm.evaluation.evaluate import AnnotationEvaluation, Ranker, figures_of, is_mean
 from visterm.evaluation.query_evaluation import RECALLS, QueryEvaluation
 from visterm.metrics.annotation import band_values, frequency_bands
 from visterm.metrics.significance import compare_pairs, interval_of, share_of_right
 from visterm.tagging.annotating import cutoff_of
 
-Figures: TypeAlias = dict[str, Any]
-"""Results by name, as values that JSON supports."""
+Figures: TypeAlias = dict[str, Any]  # Results by name, as values that JSON supports
 
 CURVE_KS = range(1, 11)
 TAG_K = 5
@@ -51,8 +50,7 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Fi
     `PAGE_METRICS` must have been measured. Bands in the summary are not computed again.
     """
     results: Figures = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
-    names = [run["run"] for run in summary["runs"]]
-    results["bands"] = summary.get("bands") or band_summary(evaluation, names)
+    results["bands"] = summary.get("bands") or band_summary(evaluation, [run["run"] for run in summary["runs"]])
 
     counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary)).tolist()
     tag_names = evaluation.vocabulary.tags
@@ -99,9 +97,7 @@ def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
     return results
 
 
-def _pair_figures(
-    values: Sequence[dict[str, NDArray[np.float64]]], measures: Iterable[str], names: Sequence[str]
-) -> list[Figures]:
+def _pair_figures(values: Sequence[dict[str, Doubles]], measures: Iterable[str], names: Sequence[str]) -> list[Figures]:
     """Compare each pair of runs by their values of each measure; return one entry per pair."""
     pairs: dict[tuple[int, int], Figures] = {}
     for measure in measures:
@@ -114,7 +110,7 @@ def _pair_figures(
     return list(pairs.values())
 
 
-def _numbers(values: NDArray[np.float64] | Iterable[float]) -> list[float | None]:
+def _numbers(values: Doubles | Iterable[float]) -> list[float | None]:
     """Return numbers rounded to six decimals, with None for NaN, which JSON does not support."""
     return [None if math.isnan(value) else round(float(value), 6) for value in values]
 
@@ -199,9 +195,7 @@ def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], pr
     return {"wanted": precision, "runs": runs}
 
 
-def _counts(
-    evaluation: AnnotationEvaluation, ranker: Ranker, precision: float, bands: Sequence[NDArray[np.int64]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counts(evaluation: AnnotationEvaluation, ranker: Ranker, precision: float, bands: list[Ints]) -> tuple[Ints, Ints]:
     """Return the number of predicted and of right tags per band and image, shape (n_bands, n_images)."""
     cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=precision)  # raises an error without a calibration
     given_counts, right_counts = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)

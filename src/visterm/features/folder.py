@@ -264,8 +264,7 @@ class FeatureFolder:
             raise self.damaged(entry)
         return file
 
-    source = local
-    """Return a path for reading parts of a shard; raise `CorruptFileError` if it is missing."""
+    source = local  # A path for reading parts of a shard; raise `CorruptFileError` if it is missing
 
     def read_each(self, read: Callable[[Path], T], files: Iterable[Path]) -> Iterator[T]:
         """Read files of the folder in the given order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported,
 from visterm.core.remote import absolute
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Matrix, Place, Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import SUFFIX, Shard, shard_bytes
@@ -60,12 +59,12 @@ class EncodeSummary:
 
 
 def encode_folder(
-    images: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    images: Place,
+    out: Place,
     *,
     encoder: str | None = None,
     encoder_params: Mapping[str, object] | None = None,
-    run: str | os.PathLike[str] | None = None,
+    run: Place | None = None,
     shard_size: int | None = None,
     n_jobs: int | None = None,
     executor: Executor | None = None,
@@ -109,7 +108,7 @@ def encode_folder(
             if run is None:
                 new_encoder.fit(ListedImages(root, names), skip_unreadable=True, progress=progress)
             folder.save_encoder(new_encoder, first_job)
-        fitted, first_job = _folder_encoder(folder, requested, n_jobs)
+        fitted, first_job = _encoder_of(folder, requested, n_jobs)
         previous = folder.contents()
         if previous is not None and previous.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
@@ -147,11 +146,7 @@ def encode_folder(
 
 
 def _requested_encoder(
-    folder: FeatureFolder,
-    encoder: str | None,
-    params: Mapping[str, object],
-    run: str | os.PathLike[str] | None,
-    n_jobs: int | None,
+    folder: FeatureFolder, encoder: str | None, params: Mapping[str, object], run: Place | None, n_jobs: int | None
 ) -> AnyEncoder | None:
     """Return the requested encoder; None if there is no request. Settings alone modify the folder's encoder."""
     requested: AnyEncoder
@@ -182,9 +177,7 @@ def _requested_encoder(
     return requested
 
 
-def _folder_encoder(
-    folder: FeatureFolder, requested: AnyEncoder | None, n_jobs: int | None
-) -> tuple[AnyEncoder, FirstJob]:
+def _encoder_of(folder: FeatureFolder, requested: AnyEncoder | None, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
     """Return the folder's encoder and the first job's request. Refuse a request for another one."""
     encoder, first_job = folder.load_encoder(n_jobs)
     if requested is None:

@@ -99,5 +99,4 @@ class PartWork:
 
     def _digest(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
         """Return a hash of 24 letters of the part's fingerprint, images and contents."""
-        text = json.dumps([self._fingerprint, list(images), list(contents)])
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return hashlib.sha256(json.dumps([self._fingerprint, list(images), list(contents)]).encode()).hexdigest()[:24]

@@ -128,8 +128,7 @@ class RemoteFeatureFolder(FeatureFolder):
             copy = FeatureFolder(temporary)
             copy.save_encoder(encoder, first)
             (self.unfinished / BEGUN).write_bytes(b"")  # marks the folder as visterm's after a kill
-            files = sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name))
-            for file in files:
+            for file in sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name)):
                 (self.path / ENCODER / file.name).write_bytes(file.read_bytes())
 
     def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:

@@ -65,8 +65,7 @@ class FolderRows:
         rows = np.array([row.row for row in requested], np.int64)
         order = np.argsort(shards, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if requested else []
-        entries = [self._contents.shards[shards[part[0]]] for part in parts]
-        files = map(self._folder.local, entries)
+        files = map(self._folder.local, [self._contents.shards[shards[part[0]]] for part in parts])
         blocks = (read_shard(file).rows[rows[part]] for file, part in zip(files, parts, strict=True))
         shape = (len(requested), self._contents.width)
         if self._contents.layout == "dense":
@@ -193,6 +192,4 @@ def finished_contents(folder: FeatureFolder) -> Contents:
             f"{folder.path} is not finished: visterm encode was stopped before the last photo, or is "
             "still running. Run the same command again to continue."
         )
-    raise StorageError(
-        f"{folder.path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"
-    )
+    raise StorageError(f"{folder.path} is not a features folder. Make one with: visterm encode IMAGES -o FEATURES")

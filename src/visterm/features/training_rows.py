@@ -10,29 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, Unpack
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from PIL import Image
 
 from visterm.core.checks import check_tags, identity_rows
 from visterm.core.errors import DataError, EncoderMismatchError, NoneReadableError, ShapeError, TagFileError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Doubles, Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed, split_rows
 from visterm.data.image_folders import Unsearched, find_images, no_images_message
 from visterm.data.images import image_name
-from visterm.data.tag_formats.tables import (
-    IMAGE_COLUMNS,
-    TAGS_COLUMNS,
-    TableOptions,
-    TagSource,
-    columns_named,
-    image_cells,
-    table_records,
-)
+from visterm.data.tag_formats import tables
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.folder import Contents, is_features
 from visterm.features.stored import Features
@@ -165,8 +156,7 @@ def encode_corpus(
     if len(corpus) == 0:
         return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
     X, kept, skipped = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
-    Y = vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept])
-    return X, Y, skipped
+    return X, vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept]), skipped
 
 
 def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | Features:
@@ -205,7 +195,7 @@ def _has_stored_rows(encoder: AnyEncoder) -> bool:
 
 
 def read_corpus(
-    encoder: AnyEncoder | None, images: Photos | None, tags: Any = None, **columns: Unpack[TableOptions]
+    encoder: AnyEncoder | None, images: Photos | None, tags: Any = None, **columns: Unpack[tables.TableOptions]
 ) -> Corpus:
     """Read images and their tags, or only the tags if the encoder reads names instead of pixels.
 
@@ -244,7 +234,7 @@ def read_corpus(
     return _listed_corpus(images, tags, columns)
 
 
-def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOptions) -> Corpus:
+def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: tables.TableOptions) -> Corpus:
     """Read the names or numbers of images from the tags alone."""
     if not _is_tag_source(tags):
         raise UserError(
@@ -260,12 +250,12 @@ def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOption
     return Corpus.read_names(tags, **columns)
 
 
-def _is_tag_source(tags: object) -> TypeGuard[TagSource]:
+def _is_tag_source(tags: object) -> TypeGuard[tables.TagSource]:
     """Return whether `tags` also name the images: a file, a DataFrame or a list of dicts."""
     return isinstance(tags, str | os.PathLike) or as_table(tags) is not None
 
 
-def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
+def _listed_corpus(images: Photos, tags: Any, columns: tables.TableOptions) -> Corpus:
     """Return the corpus of a DataFrame, or of parallel lists of images and tags."""
     table = as_table(images)
     if table is not None and (tags is None or (isinstance(tags, str) and tags == "auto")):
@@ -322,21 +312,21 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
 
     first_column = next(iter(columns))
     rows = {"row": list(range(len(columns[first_column])))} | columns
-    options: TableOptions = {"image_column": "row", "tags_column": first_column, "separator": separator}
-    records = table_records(FrameTable(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
+    options: tables.TableOptions = {"image_column": "row", "tags_column": first_column, "separator": separator}
+    records = tables.table_records(FrameTable(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
     return [[*row.tags, *(f"-{tag}" for tag in row.negatives)] for row in records]
 
 
 def _columns_of_tags(table: FrameTable, tags_column: str | None) -> tuple[str, ...]:
-    requested = TAGS_COLUMNS if tags_column is None else (tags_column,)
-    return columns_named(requested, tuple(name for name in table.names if isinstance(name, str)))
+    requested = tables.TAGS_COLUMNS if tags_column is None else (tags_column,)
+    return tables.columns_named(requested, tuple(name for name in table.names if isinstance(name, str)))
 
 
 def _is_matrix(value: Any) -> bool:
     return sp.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "biuf")
 
 
-def _as_numbers(table: FrameTable) -> NDArray[np.float64] | None:
+def _as_numbers(table: FrameTable) -> Doubles | None:
     """Return a table of numbers as a matrix; None if a cell is anything else."""
     columns = [table.column(name) for name in table.names]
     is_numeric = all(isinstance(cell, bool | int | float | np.number) for cells in columns for cell in cells)
@@ -354,7 +344,7 @@ def _lists_of_matrix(matrix: Any, table: FrameTable | None, names: list[str]) ->
     """Return the tags of each row of a matrix, or of a table with a column for each tag."""
     if table is not None and (matrix := _as_numbers(table)) is None:
         raise TagFileError(
-            f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all are "
+            f"The table has no column of tags named {' or '.join(map(repr, tables.TAGS_COLUMNS))}, and not all are "
             f'numbers; its columns are: {", ".join(names)}. Say which has tags: tag_rules={{"tags_column": NAME}}.'
         )
 
@@ -384,12 +374,14 @@ def as_images(
         images = [images]
     matrix: Any = images
     if (table := as_table(images)) is not None and image_column is None and len(table.names) > 1:
-        matrix = None if columns_named(IMAGE_COLUMNS, tuple(map(str, table.names))) else _as_numbers(table)
+        matrix = (
+            None if tables.columns_named(tables.IMAGE_COLUMNS, tuple(map(str, table.names))) else _as_numbers(table)
+        )
     if _is_matrix(matrix):
         rows = split_rows(matrix)
         return [f"row {number}" for number in range(len(rows))], rows
 
-    images = listed(images) if table is None else image_cells(table, image_column)
+    images = listed(images) if table is None else tables.image_cells(table, image_column)
     if not isinstance(images, Sequence | np.ndarray):
         raise DataError(
             f"`images` is a {type(images).__name__}",

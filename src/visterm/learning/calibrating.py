@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.estimator import clone
 from visterm.core.products import dense
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Ints, Matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
 from visterm.learning.learned import Learned
@@ -39,7 +38,7 @@ N_MOST_CONFIDENT = "surest held-out tags"
 class HeldOutScores(NamedTuple):
     """Scores and tags of held-out images, and the tags of the images that their model was trained on."""
 
-    scores: NDArray[np.float32]  # shape (n_held_out, n_tags)
+    scores: Floats  # shape (n_held_out, n_tags)
     Y: Any  # CSR, shape (n_held_out, n_tags)
     Y_learned: Any  # CSR, shape (n_learned, n_tags)
     counts: Any = None  # shape (n_tags,): training images per tag, including held-out ones; None: count `Y_learned`
@@ -175,13 +174,13 @@ def unfitted(model: Annotator) -> Any:
     return copy
 
 
-def search_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:
+def search_scores(model: Annotator, X: Matrix) -> Floats:
     """Return the scores by which a search for each tag ranks images; blends may annotate images by other scores."""
     rows = model.query_rows(sp.eye_array(model.n_tags_, format="csr", dtype=np.float32))
     return np.ascontiguousarray(dense(model.image_rows(X) @ rows.T), np.float32)
 
 
-def _sample_positions(n_images: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _sample_positions(n_images: int, n_tags: int, rng: np.random.Generator) -> Ints:
     """Return the positions of the images to score, in ascending order."""
     n_sampled = min(MAX_IMAGES, max(1, MAX_SCORES // max(n_tags, 1)))
     return np.arange(n_images) if n_images <= n_sampled else np.sort(rng.permutation(n_images)[:n_sampled])

@@ -203,16 +203,14 @@ def check_streams(model: Annotator, n_folders: int = 1) -> None:
     """
     if isinstance(model, FitsStreams):
         return
-    able_models = [
-        entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)
-    ]
+    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
     problem, fix = "do not fit in the memory that may be used", "or allow more `memory`"
     if n_folders > 1:
         problem, fix = f"are in {n_folders} folders, which are streamed", "or encode all photos into one"
     name = MODELS.name_of(model)
     raise UserError(
         f"The features {problem}, and the model '{name}' needs all in memory.",
-        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able_models)}), {fix}.",
+        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able)}), {fix}.",
     )  # fmt: skip
 
 
@@ -265,8 +263,7 @@ def clean_images(
     `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without
     `with_relations`, only the tree is read. Raises DataError if most tags look like lists, or no tag remains.
     """
-    split_remarks = unused_rows_remark(corpus.splits) if request.split is None else []
-    for remark in (*corpus.remarks, *split_remarks):
+    for remark in (*corpus.remarks, *(unused_rows_remark(corpus.splits) if request.split is None else [])):
         say(remark)
     if request.split is not None:
         corpus = corpus.select(request.split)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.persist import check_replaceable
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Place
 from visterm.data.data_sets import is_data_set
 from visterm.data.tag_queries import QueryRow
 from visterm.data.tag_rules import Rules, TagRules
@@ -26,8 +26,6 @@ from visterm.learning.part_settings import DEFAULT_MODEL, DEVICE, check_device
 from visterm.learning.relations import WordRelations
 from visterm.models.base import Annotator
 from visterm.models.sklearn_model import SklearnEstimator, as_model
-
-Place: TypeAlias = "str | os.PathLike[str]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,6 @@ from visterm.learning.start_words import (
 )
 from visterm.learning.streamed_fit import check_streamed, fit_streamed
 from visterm.learning.validation import learn_by_number
-from visterm.models.abilities import HasNote
 from visterm.models.stopping import OnEpoch
 
 
@@ -214,7 +213,7 @@ def _fit_remarks(learned: Learned, request: FitRequest, cleaning: fit_input.Clea
         lines.append(NONE_HELD_OUT)
     if learned.words.source is not None:
         lines.append(vectors_summary(learned.words, facts["tags"]))
-    lines += [part.note for part in (model, *getattr(model, "members_", ())) if isinstance(part, HasNote) and part.note]
+    lines += filter(None, (getattr(part, "note", "") for part in (model, *getattr(model, "members_", ()))))
     lines += cleaning.summary(learned.vocabulary.aliases)
 
     if request.queries is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -21,7 +20,7 @@ from visterm.core.learned import Array, Csr, DenseOrCsr, Kind, Listed, Record, S
 from visterm.core.packing import csr_of_parts, csr_parts, learned_hash
 from visterm.core.queries import inverse_frequencies
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Matrix, Place, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TREE, TagTree, TreeColumns
 from visterm.data.text_files import Reference
@@ -182,9 +181,7 @@ class Learned:
         return self.model._tag_rows()
 
 
-def _part(
-    name: str, read: Callable[[RunFiles, Any], object], kind: Kind | None = None, *, optional: bool = False
-) -> Any:
+def _part(name: str, read: Callable[..., object], kind: Kind | None = None, *, optional: bool = False) -> Any:
     """Return a cached property of a run: `read` applied to a file; None if the file is optional and missing.
 
     With a `kind`, the file is JSON: its value is checked and passed to `read`. Without a `kind`, `read` takes the path.
@@ -214,7 +211,7 @@ class RunFiles(Learned):
     Raises StorageError if there is no run at `path`, or the run is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> None:
+    def __init__(self, path: Place, n_jobs: int | None, *, whole: bool = False) -> None:
         self.folder, self.n_jobs = persist.open_folder(path, "run"), n_jobs
         self.saved_fingerprint = persist.read_json(self.folder / persist.MANIFEST).get(FINGERPRINT)
         search_parts = ("vocabulary", "facts", "saved_tag_rows", "words", "given", "reference", "calibration")
@@ -324,7 +321,6 @@ def _read_skipped(file: Path) -> list[Skipped]:
 
 
 def _read_hashes(file: Path) -> NDArray[np.uint64]:
-    """Read the hashes of image names."""
     arrays = persist.load_arrays(file)
     if list(arrays) != [NAMES] or arrays[NAMES].dtype != np.uint64:
         raise DataError(f"{file} does not contain hashes of names")

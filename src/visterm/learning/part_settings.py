@@ -13,7 +13,6 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
 from visterm.learning.learned import Learned
-from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
 from visterm.models.sklearn_model import SklearnEstimator, as_model
 
@@ -79,7 +78,7 @@ def check_combination(combine: str, model: Annotator) -> None:
     Raises UserError if it is not a valid way, or if it is "product" and the scores are not probabilities.
     """
     check_choice(combine, "combine", COMBINATIONS)
-    if combine == "product" and not isinstance(model, GivesProbabilities):
+    if combine == "product" and not hasattr(model, "probabilities"):
         able_models = ", ".join(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(
             f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "

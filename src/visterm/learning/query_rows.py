@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import weigh_words
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Floats, Ints, Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary, split_query
 from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
@@ -112,7 +111,7 @@ class QueryRows(NamedTuple):
     valid: QueryImages | None
     facts: dict[str, int]  # Number of used queries, of skipped queries, and of images of queries that don't exist
 
-    def fit(self, model: Annotator, idf: NDArray[np.float32], progress: Progress) -> None:
+    def fit(self, model: Annotator, idf: Floats, progress: Progress) -> None:
         """Fit a model on the queries, with words weighted by `idf`."""
         X, words, relevant = self.learned
         held_out = None
@@ -182,7 +181,7 @@ def query_rows(
     return QueryRows(rows, learned, usable_valid, query_counts)
 
 
-def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
+def fit_weighed(model: Annotator, rows: TrainingRows, idf: Floats, progress: Progress) -> None:
     """Fit a model on tags, or, if it learns from queries, on queries made of tags, with words weighted by `idf`."""
     if not isinstance(model, LearnsQueries):
         model.fit(rows.X, rows.Y, side=rows.side, valid=rows.valid, monitor=progress)
@@ -218,7 +217,7 @@ def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:
     return captions
 
 
-def words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_array, NDArray[np.int64]]:
+def words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_array, Ints]:
     """Return the words of queries, as `Vocabulary.query` weighs them, and the numbers of queries with a known word."""
     rows: list[sp.csr_array] = []
     for text in texts:

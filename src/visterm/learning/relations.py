@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
+from visterm.core.types import Place
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
@@ -23,7 +23,6 @@ from visterm.features.training_rows import TRAIN_SPLIT
 from visterm.models.base import SideKnowledge
 
 PART_OF, IS_A = "part_of.csv", "isa.csv"  # Files in the folder of a run
-Source = str | os.PathLike[str]
 
 
 class WordRelations(NamedTuple):
@@ -39,7 +38,7 @@ class WordRelations(NamedTuple):
     tree: Sequence[tuple[str, str]] = ()  # Child and parent in the tree of the tags (`visterm.data.tag_tree`)
 
     @classmethod
-    def read(cls, vocabulary: Vocabulary, *, part_of: Source | None = None, is_a: Source | None = None) -> Self:
+    def read(cls, vocabulary: Vocabulary, *, part_of: Place | None = None, is_a: Place | None = None) -> Self:
         """Read CSV files of part,whole and of child,parent.
 
         Raises DataError if a file cannot be read, or has no relation of a tag in `vocabulary`.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import REPAIR_ADVICE, check_replaceable, folder_kind, new_folder
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Matrix, Skipped
+from visterm.core.types import Doubles, Floats, Ints, Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TreeColumns
 from visterm.encoders.contract import AnyEncoder
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from visterm.learning.learned import LearnedImages
     from visterm.learning.relations import WordRelations
 
-Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+Scores: TypeAlias = "Floats | Doubles"
 
 MAX_LOG_ODDS = 2**22  # Maximum number of log odds of descendant tags in memory
 
@@ -68,7 +68,7 @@ class Run:
     reference: Reference | None = _part("reference")
     calibration: Calibration | None = _part("calibration")
     dictionary: Vocabulary = _part("dictionary")
-    idf: NDArray[np.float32] = _part("idf")
+    idf: Floats = _part("idf")
     tree: TreeColumns | None = _part("tree")
     fingerprint: str = _part("fingerprint")
     tag_rows: Callable[[NDArray[np.int32]], Matrix] = _part("tag_rows")
@@ -89,19 +89,19 @@ class Run:
         """
         return cls.of_parts(RunFiles(path, n_jobs, whole=whole))
 
-    def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, Floats]]:
         """Yield blocks like `Annotator.score_blocks`; with a tree, scores are at least those of a tag's descendants."""
         for rows, block in self.model.score_blocks(X):
             yield rows, block if self.tree is None else self.tree.raised(block)
 
-    def scores_and_confidences(self, X: Matrix) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
+    def scores_and_confidences(self, X: Matrix) -> tuple[Floats, Doubles | None]:
         """Return scores and confidences of all tags, each (n_images, n_tags), at least those of their descendants."""
         scores = np.vstack([block.copy() for _, block in self.model.score_blocks(X)])
         return scores if self.tree is None else self.tree.raised(scores), self.confidences(scores)
 
-    def best_tags(self, X: Matrix, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]:
+    def best_tags(self, X: Matrix, k: int) -> tuple[Ints, Floats, Doubles | None]:
         """Return the k best tags of images, and their scores and confidences, each of shape (n_images, k)."""
-        blocks: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]] = []
+        blocks: list[tuple[Ints, Floats, Doubles | None]] = []
         for _, block in self.model.score_blocks(X):
             ids, scores = top_k(block if self.tree is None else self.tree.raised(block), k)
             confidences = self.confidences(block)
@@ -111,7 +111,7 @@ class Run:
         confidences = None if parts[0] is None else np.concatenate(parts)
         return np.concatenate(ids), np.concatenate(scores), confidences
 
-    def confidences(self, scores: Scores) -> NDArray[np.float64] | None:
+    def confidences(self, scores: Scores) -> Doubles | None:
         """Convert scores of all tags, (..., n_tags), to confidences; return None without a calibration.
 
         With a tree, a tag's confidence is at least that of its descendants.
@@ -121,9 +121,7 @@ class Run:
         confidences = self.calibration.confidences(scores)
         return confidences if self.tree is None else self.tree.raised(confidences)
 
-    def word_odds(
-        self, scores: Scores, tags: NDArray[np.int32], products: Callable[[Matrix], NDArray[np.float32]]
-    ) -> NDArray[np.float64]:
+    def word_odds(self, scores: Scores, tags: NDArray[np.int32], products: Callable[[Matrix], Floats]) -> Doubles:
         """Return the log odds of `tags` from their scores, both (n_images, n_tags); with a tree as in `confidences`.
 
         `products` multiplies the images' rows with rows of further tags, (n, width), and returns (n_images, n).

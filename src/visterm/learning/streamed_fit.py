@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.errors import UserError, VistermError
@@ -23,7 +21,7 @@ from visterm.core.persist import file_hash
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import MODELS
 from visterm.core.threads import map_ahead
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Ints, Matrix, Place
 from visterm.data.tag_formats.tables import check_in_file
 from visterm.features.streaming.joining import NO_SPLIT, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
@@ -48,7 +46,7 @@ class Survey(NamedTuple):
 
     mean_length: float  # Root mean square length of the training rows, held-out rows included
     valid: tuple[Matrix, sp.csr_array] | None  # Validation rows for early stopping
-    held_out: NDArray[np.int64]  # Sorted positions of the validation rows, if they are taken from the training rows
+    held_out: Ints  # Sorted positions of the validation rows, if they are taken from the training rows
     # Numbers of training images, and of their tags
     n_learned: int
     n_pairs: int
@@ -90,11 +88,10 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
     is_usable = valid is not None and valid[1].nnz > 0
     held_out = chosen[:0] if n_split or not is_usable else chosen
     n_pairs -= valid[1].nnz if valid is not None and held_out.size else 0
-    mean_length = math.sqrt(squares / max(1, n_learned))
-    return Survey(mean_length, valid if is_usable else None, held_out, n_learned, n_pairs)
+    return Survey(math.sqrt(squares / max(1, n_learned)), valid if is_usable else None, held_out, n_learned, n_pairs)
 
 
-def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
+def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> Ints:
     """Draw `n` positions of images with a bit uniformly, in one pass; the result is sorted.
 
     Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
@@ -140,7 +137,7 @@ class ShardWindows:
         buffers = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
         yield from map_ahead(lambda number: self._read(plan[number], buffers[number % 2]), range(len(plan)))
 
-    def _read(self, numbers: list[int], buffer: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
+    def _read(self, numbers: list[int], buffer: Floats) -> tuple[Matrix, sp.csr_array]:
         """Return the training rows and the tags of shards; dense rows are written into `buffer`."""
         parts, tags = [], []
         n_filled = 0
@@ -167,9 +164,7 @@ def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
     rule_options = {f"tag_rules.{rule}": getattr(request.rules, rule) or None for rule in rules}
     for setting, value in (options | {"words": cleaning.words or None} | rule_options).items():
         if value is not None:
-            tree_advice = (
-                ", or write the tags above each tag into the table of tags yourself" if setting == "tree" else ""
-            )
+            tree_advice = ", or write the tags above each tag into the table yourself" if setting == "tree" else ""
             raise UserError(
                 f"`{setting}` needs the tags of all images in memory, but these features are streamed.",
                 setting=setting, value=value, advice=f"Leave it out, or allow more `memory`{tree_advice}.",
@@ -248,7 +243,7 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str], settings: Sequence[object]) -> str:
+def _training_key(model: Annotator, shards: Shards, tags: Place, settings: Sequence[object]) -> str:
     """Return a hash of everything that determines the bytes of the model, to recognize checkpoints of the training."""
     params = {name: value for name, value in json_params(model).items() if name != "n_jobs"}
     sums = [entry.sha256 for entry in shards.contents.shards]

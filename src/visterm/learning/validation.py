@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import as_generator, check_tags
 from visterm.core.errors import DataError
 from visterm.core.progress import Progress, Titled
-from visterm.core.types import Matrix
+from visterm.core.types import Ints, Matrix
 from visterm.data.tag_queries import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
@@ -36,7 +35,7 @@ class Parts(NamedTuple):
     Y_valid: sp.csr_array
     known: sp.csr_array | None  # For images known by number: training tags of `X_valid`, left out of rankings
     side: SideKnowledge | None = None
-    learned: NDArray[np.int64] | None = None  # Rows of the training images in `X`, for kernel values; None: all
+    learned: Ints | None = None  # Rows of the training images in `X`, for kernel values; None: all
 
 
 class JudgedFit(NamedTuple):
@@ -189,6 +188,5 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
     n_valid = min(int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum()), round(share * rows.X.shape[0]))
     if n_valid < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
-    parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
-    result = fit_judged(model, parts, progress)
+    result = fit_judged(model, part_rows(rows, share, as_generator(getattr(model, "random_state", None))), progress)
     return fit_on_all(model, rows, result.epochs, result.history, progress)

@@ -17,14 +17,12 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import file_hash, load_arrays, read_json, save_arrays, write_json
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Ints, Matrix
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.data.word_vectors import WordVectors, read_word_vectors, vectors_of_tags, write_word_vectors
 from visterm.encoders.contract import AnyEncoder
 from visterm.models.abilities import places_words, rows_of_words
 from visterm.models.base import Annotator
-
-Floats = NDArray[np.float32]
 
 FILE, SENTENCES, LEARNED, GIVEN, ENCODER = "file", "sentences", "learned", "given", "encoder"
 
@@ -303,8 +301,8 @@ class WordPlaces:
 
 
 def rank_with_added(
-    rankings: Iterable[tuple[NDArray[np.int64], Floats]], model: Annotator, X: Matrix, places: WordPlaces, k: int
-) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    rankings: Iterable[tuple[Ints, Floats]], model: Annotator, X: Matrix, places: WordPlaces, k: int
+) -> Iterator[tuple[Ints, Floats]]:
     """Yield ids and scores of each image's best tags and added words; the words' ids start at the number of tags."""
     scores_of_added = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)
     word_ids = model.n_tags_ + np.arange(len(places.added))

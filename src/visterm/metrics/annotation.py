@@ -47,8 +47,7 @@ class GivenTags:
 
     def precisions(self, k: int) -> NDArray[np.float64]:
         """Return the share of right images among those that get each tag (0: no image); NaN without relevant images."""
-        shares = ratio(self._n_right[k], np.maximum(self._n_given[k], 1))
-        return np.where(self._n_relevant > 0, shares, np.nan)
+        return np.where(self._n_relevant > 0, ratio(self._n_right[k], np.maximum(self._n_given[k], 1)), np.nan)
 
     def recalls(self, k: int) -> NDArray[np.float64]:
         """Return the share of each tag's relevant images that get it; NaN without relevant images."""
@@ -80,9 +79,7 @@ class SiblingTags:
         n_tags = judgements.n_tags
         siblings_csr = as_csr(siblings)
         if siblings_csr.shape != (n_tags, n_tags):
-            raise ShapeError(
-                setting="siblings", value=siblings_csr.shape, expected=f"the shape {(n_tags, n_tags)} (tags, tags)"
-            )
+            raise ShapeError(setting="siblings", value=siblings_csr.shape, expected=f"the shape {(n_tags, n_tags)}")
         self._siblings = _ones(siblings_csr + sp.eye_array(n_tags, format="csr"))
         self._judgements = judgements
         self._n_right = {k: np.zeros(judgements.n_images, np.int64) for k in ks}
@@ -129,8 +126,7 @@ class TreeTags:
         for k, counts in self._counts.items():
             assigned = ranked[:, :k]
             starts = np.concatenate([[0], np.cumsum(assigned.sum(axis=1))])
-            ones = np.ones(starts[-1], np.float32)
-            tags = sp.csr_array((ones, ids[:, :k][assigned], starts), shape=block.shape)
+            tags = sp.csr_array((np.ones(starts[-1], np.float32), ids[:, :k][assigned], starts), shape=block.shape)
             predicted = as_csr(tags @ self._nodes) != 0
             counts[:, rows] = np.diff(predicted.indptr), np.diff(as_csr(predicted.multiply(right)).indptr)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite, as_csr, check_tags
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
-from visterm.core.types import MatrixLike
+from visterm.core.types import Doubles, Ints, MatrixLike
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import rank_in_rows
@@ -29,9 +29,7 @@ MAX_CACHE_BYTES = 2**29
 
 MATRIX_BLOCK_BYTES = 2**25
 
-SCORES_EXPECTED = (
-    "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that returns such pairs"
-)
+SCORES_EXPECTED = "an array (n_images, n_tags), pairs (slice of rows, array), or a callable that returns such pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +39,10 @@ class Judgements:
     # Shape of the score matrix
     n_images: int
     n_tags: int
-    indptr: NDArray[np.int64]  # shape (n_images + 1,): where each image's relevant entries begin
+    indptr: Ints  # shape (n_images + 1,): where each image's relevant entries begin
     # Images and tags of the relevant entries, shape (n_relevant,), image by image, tags ascending within an image
-    images: NDArray[np.int64]
-    tags: NDArray[np.int64]
+    images: Ints
+    tags: Ints
     excluded: sp.csr_array | None  # Entries excluded from the rankings; they are not relevant
 
     @classmethod
@@ -133,9 +131,7 @@ class ScoreBlocks:
         blocks: Any = self._scores() if callable(self._scores) else self._scores
         if isinstance(blocks, np.ndarray):
             matrix, step = blocks, max(1, MATRIX_BLOCK_BYTES // (blocks.itemsize * n_tags))
-            blocks = (
-                (slice(start, start + step), matrix[start : start + step]) for start in range(0, scored.size, step)
-            )
+            blocks = ((slice(i, i + step), matrix[i : i + step]) for i in range(0, scored.size, step))
 
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
@@ -177,44 +173,44 @@ class Ranks:
     """
 
     n_lists: int  # Number of ranked lists: images, or tags used as queries
-    lists: NDArray[np.int64]  # shape (n_relevant,): the list of each relevant entry
-    items: NDArray[np.int64]  # shape (n_relevant,): the relevant item of the list: a tag, or an image
-    ranks: NDArray[np.int64]  # shape (n_relevant,): 1 is best; ties are broken by the smaller item
+    lists: Ints  # shape (n_relevant,): the list of each relevant entry
+    items: Ints  # shape (n_relevant,): the relevant item of the list: a tag, or an image
+    ranks: Ints  # shape (n_relevant,): 1 is best; ties are broken by the smaller item
 
     @property
-    def n_relevant(self) -> NDArray[np.int64]:
+    def n_relevant(self) -> Ints:
         """Number of relevant entries of each list, shape (n_lists,)."""
         return np.bincount(self.lists, minlength=self.n_lists)
 
-    def hits(self, k: int) -> NDArray[np.int64]:
+    def hits(self, k: int) -> Ints:
         """Return the number of relevant entries among the first k of each list, shape (n_lists,)."""
         return np.bincount(self.lists[self.ranks <= k], minlength=self.n_lists)
 
-    def precision(self, k: int) -> NDArray[np.float64]:
+    def precision(self, k: int) -> Doubles:
         """Return hits divided by k, even if the list is shorter than k."""
         return ratio(self.hits(k), np.where(self.n_relevant > 0, k, 0))
 
-    def recall(self, k: int) -> NDArray[np.float64]:
+    def recall(self, k: int) -> Doubles:
         """Return hits divided by the number of relevant entries."""
         return ratio(self.hits(k), self.n_relevant)
 
-    def r_precision(self) -> NDArray[np.float64]:
+    def r_precision(self) -> Doubles:
         """Return precision at the number of relevant entries: the break-even point, where it equals recall."""
         n_relevant = self.n_relevant
         lists_of_hits = self.lists[self.ranks <= n_relevant[self.lists]]
         return ratio(np.bincount(lists_of_hits, minlength=self.n_lists), n_relevant)
 
-    def f1(self, k: int) -> NDArray[np.float64]:
+    def f1(self, k: int) -> Doubles:
         """Return the harmonic mean of precision and recall at k: 2 hits / (k + relevant entries); 0 without hits."""
         n_relevant = self.n_relevant
         return ratio(2 * self.hits(k), np.where(n_relevant > 0, k + n_relevant, 0))
 
-    def average_precision(self) -> NDArray[np.float64]:
+    def average_precision(self) -> Doubles:
         """Return the mean, over the relevant entries, of the precision at their ranks."""
         lists, precision, _ = self._curve()
         return ratio(np.bincount(lists, precision, minlength=self.n_lists), self.n_relevant)
 
-    def interpolated_precision(self, recalls: Sequence[float]) -> NDArray[np.float64]:
+    def interpolated_precision(self, recalls: Sequence[float]) -> Doubles:
         """Return, for each list and level of recall, the best precision at that recall or more.
 
         Shape (n_lists, n_recalls), NaN if a list has no relevant entry. At 0, 0.1, ..., 1 these are the eleven
@@ -227,24 +223,24 @@ class Ranks:
             np.maximum.at(best_precision[:, column], lists[reaches_level], precision[reaches_level])
         return np.where(self.n_relevant[:, None] > 0, best_precision, np.nan)
 
-    def _curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    def _curve(self) -> tuple[Ints, Doubles, Doubles]:
         """Return the list, precision and recall at each relevant entry, list by list in order of rank."""
         order = np.lexsort((self.ranks, self.lists))
         n_relevant, lists = self.n_relevant, self.lists[order]
         position = np.arange(1, order.size + 1) - (np.cumsum(n_relevant) - n_relevant)[lists]
         return lists, position / self.ranks[order], position / n_relevant[lists]
 
-    def reciprocal_rank(self) -> NDArray[np.float64]:
+    def reciprocal_rank(self) -> Doubles:
         """Return 1 / the rank of the first relevant entry."""
         best_reciprocal = np.zeros(self.n_lists)
         np.maximum.at(best_reciprocal, self.lists, 1 / self.ranks)
         return ratio(best_reciprocal, np.minimum(self.n_relevant, 1))
 
-    def ndcg(self, k: int) -> NDArray[np.float64]:
+    def ndcg(self, k: int) -> Doubles:
         """Return the discounted gain, Σ 1 / log2(1 + rank) over the hits at k, divided by the maximum possible."""
         return self.graded_ndcg(k, np.ones(self.ranks.size))
 
-    def graded_ndcg(self, k: int, gains: NDArray[np.float64]) -> NDArray[np.float64]:
+    def graded_ndcg(self, k: int, gains: Doubles) -> Doubles:
         """Return `ndcg` for relevant entries with different `gains`, shape (n_relevant,)."""
         in_top = self.ranks <= k
         gain = np.bincount(self.lists[in_top], gains[in_top] / np.log2(1 + self.ranks[in_top]), minlength=self.n_lists)
@@ -255,7 +251,7 @@ class Ranks:
         return ratio(gain, np.bincount(self.lists[order], ideal_gain, minlength=self.n_lists))
 
 
-def ratio(numerator: Numbers, denominator: Numbers) -> NDArray[np.float64]:
+def ratio(numerator: Numbers, denominator: Numbers) -> Doubles:
     """Divide element by element; NaN if the denominator is 0."""
     result = np.full(numerator.shape, np.nan)
     np.divide(numerator, denominator, out=result, where=denominator > 0)
@@ -266,9 +262,9 @@ def ratio(numerator: Numbers, denominator: Numbers) -> NDArray[np.float64]:
 class TagRanks(Ranks):
     """Ranks of the relevant tags of images, filled in block by block, with additional data for AUC."""
 
-    indptr: NDArray[np.int64]  # shape (n_lists + 1,): where each image's relevant entries begin
-    mid_ranks: NDArray[np.float64]  # shape (n_relevant,): as `ranks`, but equal scores share the mean of their ranks
-    n_ranked: NDArray[np.int64]  # shape (n_lists,): number of ranked tags per image, without the excluded ones
+    indptr: Ints  # shape (n_lists + 1,): where each image's relevant entries begin
+    mid_ranks: Doubles  # shape (n_relevant,): as `ranks`, but equal scores share the mean of their ranks
+    n_ranked: Ints  # shape (n_lists,): number of ranked tags per image, without the excluded ones
 
     @classmethod
     def of(cls, judgements: Judgements) -> TagRanks:
@@ -285,7 +281,7 @@ class TagRanks(Ranks):
         span = slice(indptr[0], indptr[-1])
         rank_in_rows(block, indptr - indptr[0], self.items[span], self.ranks[span], self.mid_ranks[span])
 
-    def auc(self) -> NDArray[np.float64]:
+    def auc(self) -> Doubles:
         """Return the share of an image's pairs (relevant, irrelevant tag) in the right order; a tie counts as half.
 
         NaN if an image has no such pair. Computed from the mid-ranks, as in the Mann-Whitney U test.
@@ -308,9 +304,7 @@ def rank_tags(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = Non
     return ranks
 
 
-def average_precisions(
-    scores: Scores, relevant: MatrixLike, *, exclude: MatrixLike | None = None
-) -> NDArray[np.float64]:
+def average_precisions(scores: Scores, relevant: MatrixLike, *, exclude: MatrixLike | None = None) -> Doubles:
     """Return the average precision of the tags of each image; their mean is MAP over images.
 
     Parameters and errors are those of `rank_tags`.
@@ -338,7 +332,5 @@ def as_matrix(y: Any, estimator: object) -> MatrixLike:
         return y
     words = getattr(estimator, "classes_", None)
     if words is None:
-        raise UserError(
-            "Tags are words, but this model was fitted on a matrix: pass a matrix, or fit on lists of tags."
-        )
+        raise UserError("Tags are words, but this model was fitted on a matrix: pass one, or fit on lists of tags.")
     return Vocabulary(words).encode(lists)

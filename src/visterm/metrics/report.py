@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
-from visterm.core.types import MatrixLike
+from visterm.core.types import Doubles, MatrixLike
 from visterm.metrics.annotation import GivenTags, SiblingTags, TreeTags
 from visterm.metrics.ranking import Judgements, ScoreBlocks, Scores, TagRanks, as_matrix
 from visterm.metrics.retrieval import ImageRanker
@@ -67,7 +66,7 @@ def measure(
     exclude: MatrixLike | None = None,
     siblings: MatrixLike | None = None,
     tree: MatrixLike | None = None,
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Doubles]:
     """Return the values that `evaluate` averages, to compare two models image by image.
 
     Arrays are float64 with one value per image, or per tag (``word_``, ``tag_p``, ``tag_r``), NaN if nothing is
@@ -87,7 +86,7 @@ def measure(
     return {name: metric.values(rankers[metric.kind], k) for name, (metric, k) in requested.items()}
 
 
-def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:
+def means(values: dict[str, Doubles]) -> dict[str, float]:
     """Average the values of `measure`, as in `evaluate`; raise `DataError` if there is nothing to average."""
     for name, array in values.items():
         if np.isnan(array).all():

@@ -8,13 +8,14 @@ from visterm.core.registry import lazy_names
 from visterm.core.tables import MODELS
 
 if TYPE_CHECKING:  # `as`: type checkers take these names as public
+    from visterm.core.types import Floats
     from visterm.models.abilities import PlacesWords
     from visterm.models.base import BLOCK_BYTES, MAX_FEATURE, Annotator, Limit, SideKnowledge
     from visterm.models.baselines import Prior as Prior
     from visterm.models.blend.auto import Auto as Auto
     from visterm.models.blend.ensemble import Ensemble as Ensemble
     from visterm.models.deep.sampled_tagger import SampledTagger as SampledTagger
-    from visterm.models.epochs import EpochSums, Floats, Weights
+    from visterm.models.epochs import EpochSums, Weights
     from visterm.models.linear.als import Als as Als
     from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
     from visterm.models.linear.ease import Ease as Ease
@@ -43,7 +44,7 @@ if TYPE_CHECKING:  # `as`: type checkers take these names as public
     from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, check_relations
     from visterm.models.ranking.vse_ens import VseEns as VseEns
     from visterm.models.ranking.wsabie import Wsabie as Wsabie
-    from visterm.models.stopping import OnEpoch, hold_out
+    from visterm.models.stopping import Judged, OnEpoch, Watch, hold_out
 
 _NAMES = {
     "abilities": "PlacesWords",
@@ -58,7 +59,7 @@ _NAMES = {
     "pamir.pamir": "JudgedImages TripletTraining",
     "parts.objects_and_parts": "ranks_of_pairs",
     "parts.relations": "QuadrupletBlock Quadruplets check_relations",
-    "stopping": "OnEpoch hold_out",
+    "stopping": "Judged OnEpoch Watch hold_out",
 }
 """Names for plug-ins, by module: docs/add_a_model.md."""
 

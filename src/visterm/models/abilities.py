@@ -116,22 +116,6 @@ class FinishesFits(Protocol):
 
 
 @runtime_checkable
-class HasNote(Protocol):
-    """Has a sentence for people about its fit, such as what it left out."""
-
-    @property
-    def note(self) -> str:
-        """The sentence; empty if there is nothing to say."""
-
-
-@runtime_checkable
-class GivesProbabilities(Protocol):
-    """If `probabilities` is True, scores are P(tag | image), and a search may multiply the scores of its words."""
-
-    probabilities: ClassVar[bool]
-
-
-@runtime_checkable
 class WritesSteps(Protocol):
     """Writes its scores as steps of an ONNX graph (`visterm.encoders.onnx_graph.GraphSteps`)."""
 
@@ -159,8 +143,7 @@ def explain_linear(model: Annotator, x: MatrixLike, tag: int) -> FeatureShares:
     if not 0 <= tag < model.n_tags_:
         raise UserError(setting="tag", value=tag, expected=f"a column of Y, from 0 to {model.n_tags_ - 1}")
     weights, constant = model._scorer(x, int(tag))
-    row = np.asarray(dense(x), np.float64)[0]
-    return FeatureShares(row * weights, weights, constant)
+    return FeatureShares(np.asarray(dense(x), np.float64)[0] * weights, weights, constant)
 
 
 def places_words(model: object) -> bool:

@@ -14,18 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from visterm.core.checks import (
-    all_finite,
-    as_csr,
-    as_generator,
-    check_k,
-    check_magnitude,
-    check_size,
-    check_tags,
-    count_rows,
-    identity_rows,
-    is_identity,
-)
+from visterm.core import checks
 from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
 from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
@@ -36,7 +25,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import Scores, as_matrix, average_precisions
-from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch
+from visterm.models.stopping import OPEN, HeldOutFit, Judged, OnEpoch, Watch
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -161,7 +150,7 @@ class Annotator(Estimator, ABC):
             If training ends in infinity or NaN.
         """
         with self._fitting(X, Y, valid, side=side, hold_out=hold_out) as (X, Y, rng, valid):
-            self._fit_monitored(X, Y, rng, valid, monitor or SILENT, on_epoch)
+            self._fit_monitored(X, Y, rng, valid, Watch(monitor or SILENT, on_epoch))
         return self
 
     def image_rows(self, X: MatrixLike | None) -> Matrix:
@@ -174,7 +163,7 @@ class Annotator(Estimator, ABC):
         Raises ShapeError if the number of columns of `Q` is not the model's number of tags.
         """
         check_fitted(self)
-        Q = as_csr(np.atleast_2d(Q) if not sp.issparse(Q) else Q)
+        Q = checks.as_csr(np.atleast_2d(Q) if not sp.issparse(Q) else Q)
         if Q.shape[1] != self.n_tags_:
             raise ShapeError(f"Q has {Q.shape[1]} columns, but this model knows {self.n_tags_} tags.")
         V = self._tag_rows()
@@ -186,7 +175,7 @@ class Annotator(Estimator, ABC):
         Raises TooLargeError if the scores take more than 2 GiB; `annotate` computes them in blocks.
         """
         X = self._check_features(X)
-        check_size(
+        checks.check_size(
             4 * X.shape[0] * self.n_tags_,
             MAX_SCORE_BYTES,
             f"All scores of {X.shape[0]} images × {self.n_tags_} tags",
@@ -219,7 +208,7 @@ class Annotator(Estimator, ABC):
             themselves, if the model was fitted on lists of tags.
         """
         X = self._check_features(X)
-        k = check_k(k, self.n_tags_)
+        k = checks.check_k(k, self.n_tags_)
         ids = np.empty((X.shape[0], k), np.int64)
         scores = np.empty((X.shape[0], k), np.float32)
         V, columns = self._tag_rows(), None
@@ -267,8 +256,8 @@ class Annotator(Estimator, ABC):
     def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
         """Return a function that yields blocks of scores, the tags as a matrix, and None, for `visterm.scorer`."""
         X = self._check_features(X)
-        rows: Any = as_csr(X) if not sp.issparse(X) and np.count_nonzero(X) == X.shape[0] else X
-        if X.shape[0] > 1 and not hasattr(self, "by_number_") and is_identity(rows, part=True):
+        rows: Any = checks.as_csr(X) if not sp.issparse(X) and np.count_nonzero(X) == X.shape[0] else X
+        if X.shape[0] > 1 and not hasattr(self, "by_number_") and checks.is_identity(rows, part=True):
             warnings.warn(
                 "X has rows of an identity matrix, which are images known by number, and the model has learned from "
                 "other rows: it knows nothing of these, so the score means nothing. Hide some tags of each row instead "
@@ -329,16 +318,8 @@ class Annotator(Estimator, ABC):
     def _check_settings(self) -> None:
         """Raise `UserError` for settings that are valid by `limits`, but cannot be used together."""
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
-        """Learn with validation rows, progress and a callback; for models that train in epochs."""
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
+        """Learn with validation rows, progress and a callback (`watch`); for models that train in epochs."""
         self._fit(X, Y, rng)
 
     @contextmanager
@@ -350,28 +331,28 @@ class Annotator(Estimator, ABC):
         *,
         side: SideKnowledge | None = None,
         hold_out: bool = True,
-    ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, tuple[Matrix, sp.csr_array] | None]]:
+    ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, Judged]]:
         """Delete learned attributes, yield the checked input, and then check that the new attributes are finite."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         if (lists := lists_of_tags(Y)) is not None:
             vocabulary = Vocabulary.from_lists(lists)
             Y, self.classes_ = vocabulary.encode(lists), vocabulary.tags
-        X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
-        Y = check_tags(Y, X.shape[0])
-        if is_identity(X):
+        X = self._check_features(checks.identity_rows(checks.count_rows(Y)) if X is None else X, reset=True)
+        Y = checks.check_tags(Y, X.shape[0])
+        if checks.is_identity(X):
             self.by_number_ = True
         if valid is not None:
             X_valid = self._check_features(valid[0])
-            valid = X_valid, check_tags(as_matrix(valid[1], self), X_valid.shape[0])
+            valid = X_valid, checks.check_tags(as_matrix(valid[1], self), X_valid.shape[0])
             if valid[1].shape[1] != Y.shape[1]:
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
 
         self.n_tags_, self._held_out = Y.shape[1], None
-        rng = as_generator(getattr(self, "random_state", None))
+        rng = checks.as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
         # A model knows nothing about held-out images that it knows only by number, unless it holds out tags
-        self._may_hold_out = hold_out and (self.holds_out_tags or not is_identity(X))
+        self._may_hold_out = hold_out and (self.holds_out_tags or not checks.is_identity(X))
         yield X, Y, rng, valid
         self._refuse_non_finite()
 
@@ -425,14 +406,14 @@ class Annotator(Estimator, ABC):
                     "X is None, which means images known by number, but this model was fitted on features "
                     f"({self.n_features_in_} per image). Pass the features of the images."
                 )
-            X = identity_rows(self.n_features_in_)
+            X = checks.identity_rows(self.n_features_in_)
         if sp.issparse(X) and X.dtype.kind in "biuf":
-            X = as_csr(X)
+            X = checks.as_csr(X)
         # Features that need no conversion skip scikit-learn, which is slow to import and would return them unchanged
         is_checked = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
         if is_checked and not reset and not hasattr(self, "feature_names_in_"):
             is_valid = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
-            is_checked = is_valid and all_finite(X.data if sp.issparse(X) else X)
+            is_checked = is_valid and checks.all_finite(X.data if sp.issparse(X) else X)
         if reset or not is_checked or hasattr(self, "feature_names_in_"):
             from sklearn.utils.validation import validate_data
 
@@ -447,7 +428,7 @@ class Annotator(Estimator, ABC):
                         "these images out, or fill in the missing features."
                     ) from error
                 raise DataError(" ".join(str(error).split())) from error
-        check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
+        checks.check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
         return X
 
     def _checked_rows(self, X: Matrix) -> Matrix:
@@ -460,7 +441,7 @@ class Annotator(Estimator, ABC):
     def _finite(self, rows: Matrix) -> Matrix:
         """Return rows or scores unchanged; raise `DataError` if they have infinite or NaN values."""
         values: Any = rows.data if sp.issparse(rows) else rows
-        if not all_finite(values):
+        if not checks.all_finite(values):
             raise DataError(
                 f"The scores of this {type(self).__name__} are infinite or NaN for these images. "
                 "Scale the features to unit length, or fit the model again."
@@ -471,7 +452,7 @@ class Annotator(Estimator, ABC):
         """Raise `DivergedError` if a learned attribute has infinite or NaN values."""
         for name, value in vars(self).items():
             array = value.data if sp.issparse(value) else value
-            if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
+            if name.endswith("_") and isinstance(array, np.ndarray) and not checks.all_finite(array):
                 raise DivergedError(
                     f"{type(self).__name__}.{name} became infinite or NaN.",
                     advice="Lower `learning_rate` (or `max_norm`), or scale the features to unit length.",

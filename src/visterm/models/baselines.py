@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.learned import Array, Kind
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.models.base import Annotator
 
 
@@ -25,7 +24,7 @@ class Prior(Annotator):
         Share of the training images that have each tag; the row of every image is a 1.
     """
 
-    tag_rows_: NDArray[np.float32]
+    tag_rows_: Floats
 
     learned: ClassVar[dict[str, Kind]] = {"tag_rows_": Array("float32", ("n_tags_", 1), least=0, most=1)}
 

@@ -12,18 +12,15 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_count, check_number
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
-from visterm.core.progress import Progress, reported
-from visterm.core.types import Matrix, RandomState
+from visterm.core.progress import reported
+from visterm.core.types import Floats, Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
-from visterm.models.stopping import OPEN, EpochRecord, OnEpoch
+from visterm.models.stopping import OPEN, EpochRecord, Judged, Watch
 
-Floats: TypeAlias = NDArray[np.float32]
-Validation: TypeAlias = tuple[Matrix, sp.csr_array]
 Weights: TypeAlias = tuple[Floats, ...]
 Measure: TypeAlias = Callable[[], float]
 
@@ -140,8 +137,7 @@ class EpochAnnotator(Annotator):
         measure: Measure | None,
         run_epoch: Callable[[float], None],
         *,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        watch: Watch,
         task: str = "train",
         steps: int = 1,
         after_epoch: Callable[[], None] | None = None,
@@ -150,12 +146,12 @@ class EpochAnnotator(Annotator):
 
         `run_epoch` takes the learning rate, trains on all examples, publishes the weights, and sets the results of the
         epoch in `state`, which also tells where to start. `measure` measures the published weights; higher is better.
-        The monitor shows the `task`, and advances by `steps` per epoch; with 0, `run_epoch` advances it.
+        Progress shows the `task`, and advances by `steps` per epoch; with 0, `run_epoch` advances it.
         """
         self.history_ = state.history
-        with reported(monitor, task, epochs * steps or None):
+        with reported(watch.monitor, task, epochs * steps or None):
             if steps and state.history:
-                monitor.advance(steps * len(state.history))
+                watch.monitor.advance(steps * len(state.history))
             while state.epoch <= epochs:
                 if state.best_epoch and state.epoch - 1 - state.best_epoch >= self.patience:
                     break
@@ -171,17 +167,17 @@ class EpochAnnotator(Annotator):
                     state.offer(value)
                     note = f"{value_text}, best {self._measured(state.best_value)[1]} after {state.best_epoch}"
                 state.epoch += 1
-                monitor.advance(steps, note)
+                watch.monitor.advance(steps, note)
                 if after_epoch is not None:
                     after_epoch()
-                if on_epoch is not None and on_epoch(record) == "stop":
+                if watch.on_epoch is not None and watch.on_epoch(record) == "stop":
                     break
 
         self.n_epochs_ = state.best_epoch or len(state.history)
         if state.best_weights:
             self._publish(*state.best_weights)
 
-    def _measure_map(self, valid: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
+    def _measure_map(self, valid: Judged, known: sp.csr_array | None = None) -> Measure | None:
         """Return a function that measures the MAP of the published weights on validation images with tags, or None.
 
         `known` are training tags of the validation images, which are left out of the rankings.
@@ -227,5 +223,5 @@ def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
 
 def mean_length(X: Matrix) -> float:
     """Return the root of the mean squared length of rows, rounded to float32: the same for dense and sparse rows."""
-    values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
+    values: Floats = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
     return float(np.float32(math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])))

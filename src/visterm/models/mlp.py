@@ -18,13 +18,13 @@ from visterm.core.learned import Array, Kind
 from visterm.core.products import column_means, dense, product
 from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, Floats, Measure, TrainingState, Validation, Weights
+from visterm.models.epochs import EpochAnnotator, Measure, TrainingState, Weights
 from visterm.models.linear.base import with_ones
-from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
+from visterm.models.stopping import HeldOutFit, Judged, OnEpoch, Watch, hold_out
 
 BETA_1, BETA_2, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)  # Adam's defaults, from its paper
 MAX_AXES = 512
@@ -99,15 +99,7 @@ class Mlp(EpochAnnotator):
     patience: int = 3
     schedule: str = "constant"
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: Validation | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
@@ -117,29 +109,23 @@ class Mlp(EpochAnnotator):
         with one_blas_thread():
             axes = PrincipalAxes.of(X)
             training = self._unfinished = NetworkTraining(self, axes, X[training_ids], Y[training_ids], rng)
-            self._train(training, TrainingState(), self.epochs, training.measure_map(valid), monitor, on_epoch)
+            self._train(training, TrainingState(), self.epochs, training.measure_map(valid), watch)
 
         if held_out.size:
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
-            self.finish(X, Y, monitor=monitor, on_epoch=on_epoch)
+            self.finish(X, Y, monitor=watch.monitor, on_epoch=watch.on_epoch)
 
     def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress, on_epoch: OnEpoch | None = None) -> None:
         """Continue the last training from its best weights, on all images, see `FinishesFits`."""
         n_epochs, history, training = self.n_epochs_, self.history_, self._unfinished
         with one_blas_thread():
             training = training.on(X, Y)
-            self._train(training, TrainingState(slowing=FINISH_EPOCHS), FINISH_EPOCHS, None, monitor, on_epoch)
+            self._train(training, TrainingState(slowing=FINISH_EPOCHS), FINISH_EPOCHS, None, Watch(monitor, on_epoch))
         self.n_epochs_, self.history_ = n_epochs, history
         self._unfinished = None
 
     def _train(
-        self,
-        training: NetworkTraining,
-        state: TrainingState,
-        epochs: int,
-        measure: Measure | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, training: NetworkTraining, state: TrainingState, epochs: int, measure: Measure | None, watch: Watch
     ) -> None:
         """Train, and publish the best weights, or the last ones."""
 
@@ -150,7 +136,7 @@ class Mlp(EpochAnnotator):
                 self._publish(*training.weights)
                 self._refuse_non_finite()
 
-        self._epochs(state, epochs, measure, run_epoch, monitor=monitor, on_epoch=on_epoch)
+        self._epochs(state, epochs, measure, run_epoch, watch=watch)
         training.weights = state.best_weights or training.weights
         self._publish(*training.weights)
 
@@ -192,9 +178,7 @@ class PrincipalAxes(NamedTuple):
             deviation = float(np.std(product(X, rows.T) - mean @ rows.T)) or 1.0
             return cls(mean.astype(np.float32), np.asarray(rows.T / deviation, np.float32))
 
-        squares: Any = (
-            sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
-        )
+        squares: Any = sp.csr_array(X).power(2).mean(0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
         deviations = np.sqrt(np.maximum(np.asarray(squares, np.float64) - mean**2, 0))
         usual = float(deviations.mean()) or 1.0
         deviations = np.where(deviations > MIN_DEVIATION * usual, deviations, usual)
@@ -226,7 +210,7 @@ class NetworkTraining:
         self._rows, self._given = self.axes.rows(X), sp.csr_array(Y > 0, dtype=np.float32)
         return self
 
-    def measure_map(self, valid: Validation | None) -> Measure | None:
+    def measure_map(self, valid: Judged) -> Measure | None:
         """Return a function that measures the MAP of the weights on validation images with tags, or None without any.
 
         The images are seen along the axes once: weights for all features would take as long as a part of an epoch.

@@ -7,13 +7,12 @@ from typing import Any, Never, Protocol, Self, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_size
 from visterm.core.errors import UserError
 from visterm.core.estimator import Estimator, clone
 from visterm.core.products import dense
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Matrix
 from visterm.models.base import MAX_SCORE_BYTES, Annotator
 
 _FEWER = "Use a model of visterm, such as logistic, or fewer tags or images."
@@ -160,7 +159,7 @@ def _learns_tags_together(estimator: SklearnEstimator) -> bool:
     return bool(tags.classifier_tags and tags.classifier_tags.multi_label)
 
 
-def _scores_of(estimator: Any, X: Matrix) -> NDArray[np.float64]:
+def _scores_of(estimator: Any, X: Matrix) -> Doubles:
     """Return the scores of all tags, (n_images, n_tags); of one tag, also (n_images,) or the chances (no, yes)."""
     if hasattr(estimator, "decision_function"):
         return np.asarray(estimator.decision_function(X))

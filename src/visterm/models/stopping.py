@@ -6,20 +6,29 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse as sp
 
 from visterm.core.estimator import Estimator
 from visterm.core.products import dense
-from visterm.core.types import Matrix
+from visterm.core.progress import Progress
+from visterm.core.types import Floats, Ints, Matrix
 
 OPEN = "open"  # The schedule of a training that chooses its number of epochs, see `Wsabie`
 MIN_HELD_OUT = 50  # With fewer held-out images, results would be mostly chance: then no images are held out
 EpochRecord: TypeAlias = dict[str, Any]
 OnEpoch: TypeAlias = Callable[[EpochRecord], str | None]
 """Called with the record of each epoch, which is added to `history_`; return "stop" to end the training."""
+Judged: TypeAlias = tuple[Matrix, sp.csr_array] | None  # The held-out rows and tags that epochs are judged on
 
 
-def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+class Watch(NamedTuple):
+    """What follows a training: the progress that is shown, and the callback after each epoch."""
+
+    monitor: Progress
+    on_epoch: OnEpoch | None = None
+
+
+def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Split images at random into sorted training rows and held-out rows; hold out none if there would be too few."""
     n_held = round(share * n_images)
     if n_held < MIN_HELD_OUT:
@@ -31,11 +40,11 @@ def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDA
 class HeldOutFit(NamedTuple):
     """The held-out images and tag rows of the fit that chose when to stop, for scores of images not in training."""
 
-    images: NDArray[np.int64]  # shape (n_held_out,): their positions in the images passed to `fit`
+    images: Ints  # shape (n_held_out,): their positions in the images passed to `fit`
     image_rows: Matrix  # array or CSR of float32, shape (n_held_out, width)
     tag_rows: Matrix  # array or CSR of float32, shape (n_tags, width)
 
-    def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+    def scores(self, places: Ints) -> Floats:
         """Return the scores of the held-out images at `places`, shape (len(places), n_tags)."""
         return np.ascontiguousarray(dense(self.image_rows[places] @ self.tag_rows.T), np.float32)
 
@@ -45,7 +54,7 @@ def learns_from_kernel(model: Estimator) -> bool:
     return bool(model.__sklearn_tags__().input_tags.pairwise)
 
 
-def visible_columns(model: Estimator, X: Matrix, learned: NDArray[np.int64] | None) -> Matrix:
+def visible_columns(model: Estimator, X: Matrix, learned: Ints | None) -> Matrix:
     """Return the columns of feature rows that a model may see if it learns from the images `learned` (None: all).
 
     Call it for every part of a training set before fitting or measuring a model: with ``kernel="precomputed"``, the

@@ -14,7 +14,6 @@ CATALOGUE
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -30,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.checks import as_rows
 from visterm.core.errors import CorruptFileError, DataError, InUseError, ShapeError, StorageError
 from visterm.core.persist import open_folder
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Matrix, Place, Ranking
 from visterm.core.writing import locked
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
@@ -123,11 +122,10 @@ class StoredCatalogue:
     def __init__(self, origin: Origin) -> None:
         self._begin(Database(), None)
         with self.database.transaction():
-            run_id = self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run)
-            self.use_run(run_id)
+            self.use_run(self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run))
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Self:
+    def open(cls, folder: Place) -> Self:
         """Open a catalogue; rows stay on disk, memory-mapped.
 
         Raises StorageError if `folder` is not a catalogue, or a newer visterm wrote it; CorruptFileError if its
@@ -135,9 +133,7 @@ class StoredCatalogue:
         """
         path = open_folder(folder, "catalogue")
         if not (path / DATABASE).is_file():
-            raise CorruptFileError(
-                f"{path / DATABASE} is missing: restore it from a backup, or index the images again."
-            )
+            raise CorruptFileError(f"{path / DATABASE} is missing: restore a backup, or index the images again.")
         catalogue = cls.__new__(cls)
         catalogue._begin(Database(path / DATABASE), path.absolute())
         catalogue.current_rows()

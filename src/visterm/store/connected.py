@@ -62,8 +62,7 @@ class RemotePhoto:
     name: str  # File name, for display
     version: str  # Changes when the preview has to be downloaded again; "": no preview
     tags: tuple[str, ...]  # In the program's spelling, without duplicates; includes tags that visterm wrote
-    rejected: tuple[str, ...] = ()
-    """Tags that the program stores as rejected; may include tags that visterm removed."""
+    rejected: tuple[str, ...] = ()  # Tags that the program stores as rejected; may include tags that visterm removed
     guessed: tuple[str, ...] = ()
     """Tags that the program's own models predicted; visterm neither learns from these tags nor writes them again."""
     ready: bool = True
@@ -280,14 +279,13 @@ class Connected(CatalogueTable):
     def pairs(self, *states: str, photo_ids: Iterable[int] | None = None) -> list[LoggedPair]:
         """List photo-tag pairs in any of `states`, ordered by tag and photo."""
         among = "" if photo_ids is None else "AND photo_id IN (SELECT value FROM json_each(?)) "
-        values = [json.dumps(states)] if photo_ids is None else [json.dumps(states), as_list(photo_ids)]
         return self._records(
             LoggedPair,
             "SELECT photo_id, remote_id, p.name, image_id, tag, tags.name, confidence, folder, w.state, "
             "p.state = 'here', sure, losses "
             "FROM remote_pairs AS w JOIN remote_photos AS p ON p.id = photo_id JOIN tags ON tags.id = tag_id "
             f"WHERE w.state IN (SELECT value FROM json_each(?)) {among}ORDER BY tag, photo_id",
-            values,
+            [json.dumps(states)] if photo_ids is None else [json.dumps(states), as_list(photo_ids)],
         )
 
     def plan(self, pairs: Iterable[LoggedPair], tag_ids: Mapping[str, int]) -> None:

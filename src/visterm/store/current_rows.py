@@ -20,7 +20,7 @@ from visterm.core.checks import as_ids, as_rows, check_k, row_lengths, stack_row
 from visterm.core.errors import DataError
 from visterm.core.id_sets import IDS_PER_LOOKUP, contains, positions_of
 from visterm.core.products import merged, top_k_products
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Floats, Ints, Matrix, Ranking
 from visterm.kernels.topk import top_k
 
 BLOCK_ROWS = 65536  # Number of rows whose lengths are computed at a time
@@ -46,7 +46,7 @@ class CurrentRows:
     parts: Sequence[Part]  # The segments of one run
     width: int | None  # None without rows
     # (frame id, video id) of all frames except first frames, ordered by video; shape (n, 2)
-    frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    frames: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
     _sample: Matrix | None = field(default=None, init=False, repr=False)
     _cached_maxima: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -54,7 +54,7 @@ class CurrentRows:
         return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
 
     @cached_property
-    def ids(self) -> NDArray[np.int64]:
+    def ids(self) -> Ints:
         """Ids of the images, ascending; each video once."""
         if len(self.frames):
             return np.setdiff1d(self.frames_apart.ids, self.frames[:, 0], assume_unique=True)
@@ -94,7 +94,7 @@ class CurrentRows:
             ranking.ids[queries], ranking.scores[queries] = merged(best, k)
         return ranking
 
-    def _search_with_videos(self, Q: Matrix, k: int, ids: NDArray[np.int64] | None) -> Ranking:
+    def _search_with_videos(self, Q: Matrix, k: int, ids: Ints | None) -> Ranking:
         """Search all frames, and return each video once, with its best frame's score."""
         ids = None if ids is None else np.intersect1d(ids, self.ids)
         n_images = len(self) if ids is None else len(ids)
@@ -116,13 +116,11 @@ class CurrentRows:
                 return Ranking(np.array(best_ids, np.int64), np.array(best_scores, np.float32))
             n_ranked = min(4 * n_ranked, n_rows)
 
-    def frames_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    def frames_of(self, ids: Ints) -> Ints:
         """Return the rows of `frames` whose video is in `ids`."""
         return self.frames[np.isin(self.frames[:, 1], ids)]
 
-    def products(
-        self, q: ArrayLike | Matrix, ids: ArrayLike | None = None, *, unit: bool = False
-    ) -> NDArray[np.float32]:
+    def products(self, q: ArrayLike | Matrix, ids: ArrayLike | None = None, *, unit: bool = False) -> Floats:
         """Return the products of images (None: all, by id) with query rows, shape (n_images, n_queries).
 
         A video has the largest product of its frames. With `unit`, image rows are normalised to length 1. Raises
@@ -132,7 +130,7 @@ class CurrentRows:
             return self._products_of_videos(q, ids, unit=unit)
         if unit:
             selected = slice(None) if ids is None else np.searchsorted(self.ids, ids)
-            products: NDArray[np.float32] = self.products(q, ids) / self._lengths[selected, None]
+            products: Floats = self.products(q, ids) / self._lengths[selected, None]
             return products
 
         Q = as_rows(q, "q", self.width, allow_vector=True)
@@ -146,7 +144,7 @@ class CurrentRows:
             products[targets] = part.products(queries, positions)
         return products if inverse is None else products[inverse]
 
-    def _products_of_videos(self, q: ArrayLike | Matrix, ids: ArrayLike | None, *, unit: bool) -> NDArray[np.float32]:
+    def _products_of_videos(self, q: ArrayLike | Matrix, ids: ArrayLike | None, *, unit: bool) -> Floats:
         rows = self.frames_apart
         if ids is None:  # all rows in place, without a copy
             all_products = rows.products(q, unit=unit)
@@ -157,11 +155,10 @@ class CurrentRows:
         requested, inverse = np.unique(np.asarray(ids, np.int64), return_inverse=True)
         products = rows.products(q, requested, unit=unit)
         frames = self.frames_of(requested)
-        frame_products = rows.products(q, frames[:, 0], unit=unit)
-        np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), frame_products)
+        np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), rows.products(q, frames[:, 0], unit=unit))
         return products[inverse]
 
-    def highest(self, q: Matrix) -> NDArray[np.float32]:
+    def highest(self, q: Matrix) -> Floats:
         """Return each query row's largest product with any row, shape (n_queries,); -inf without rows.
 
         Of more than `MAX_SAMPLED_ROWS` rows, only about this number of evenly spaced rows are used, to save time.
@@ -192,9 +189,7 @@ class CurrentRows:
         order = np.argsort(np.concatenate([targets for _, _, targets in positions_in_parts]))
         return stack[order if inverse is None else order[inverse]]
 
-    def _positions_in_parts(
-        self, ids: ArrayLike
-    ) -> tuple[list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]], NDArray[np.intp] | None]:
+    def _positions_in_parts(self, ids: ArrayLike) -> tuple[list[tuple[Part, Ints, Ints]], NDArray[np.intp] | None]:
         """Return, for each part, the positions of its requested rows and their indices among the sorted unique `ids`.
 
         Also returns the position of each id among the sorted unique `ids`; None if `ids` are sorted and unique.
@@ -213,14 +208,14 @@ class CurrentRows:
         return positions_in_parts, inverse
 
     @cached_property
-    def _lengths(self) -> NDArray[np.float32]:
+    def _lengths(self) -> Floats:
         """Euclidean lengths of the rows, in the order of `ids`."""
         parts = [row_lengths(self.rows(self.ids[i : i + BLOCK_ROWS])) for i in range(0, len(self.ids), BLOCK_ROWS)]
-        lengths: NDArray[np.float32] = np.concatenate([np.empty(0, np.float32), *parts])
+        lengths: Floats = np.concatenate([np.empty(0, np.float32), *parts])
         return np.maximum(lengths, np.finfo(np.float32).tiny)
 
     @cached_property
-    def _frame_positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _frame_positions(self) -> tuple[Ints, Ints, Ints]:
         """Positions of the images and of `frames` among all rows; and positions of the frames' videos in `ids`."""
         row_ids = self.frames_apart.ids
         own_rows, frame_rows = (np.searchsorted(row_ids, ids) for ids in (self.ids, self.frames[:, 0]))
@@ -232,7 +227,7 @@ class Candidates(Protocol):
 
     n_rows: int
 
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    def candidates(self, q: Floats, k: int) -> Ints:
         """Return ascending positions of rows, with most of the `k` best rows."""
 
 
@@ -240,40 +235,40 @@ class Candidates(Protocol):
 class Part(ABC):
     """Rows with ids; a subclass implements access to its storage with three methods."""
 
-    ids: NDArray[np.int64]  # shape (n,), without duplicates among visible rows
+    ids: Ints  # shape (n,), without duplicates among visible rows
     rows: object  # shape (n, width)
     # Ascending positions of rows that searches skip
-    hidden: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    hidden: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     index: Candidates | None = None  # Only for dense rows
 
     @abstractmethod
-    def take(self, positions: NDArray[np.int64]) -> Matrix:
+    def take(self, positions: Ints) -> Matrix:
         """Return the rows at `positions`, in that order."""
 
     @abstractmethod
-    def products(self, Q: NDArray[np.float32], positions: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    def products(self, Q: Floats, positions: Ints | None = None) -> Floats:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
 
     @abstractmethod
-    def _best_of_blocks(self, Q: NDArray[np.float32], k: int, positions: NDArray[np.int64] | None) -> Ranking:
+    def _best_of_blocks(self, Q: Floats, k: int, positions: Ints | None) -> Ranking:
         """Find the `k` > 0 largest products among `positions` (ascending; None: all) of rows outside an array."""
 
     def __len__(self) -> int:
         return len(self.ids) - len(self.hidden)
 
     @cached_property
-    def visible(self) -> NDArray[np.int64]:
+    def visible(self) -> Ints:
         """Positions of the rows that are not hidden, ascending."""
         return np.delete(np.arange(len(self.ids)), self.hidden)
 
-    def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, ids: Ints) -> Ints:
         """Return the ascending positions of visible rows with these sorted unique ids; unknown ids are left out."""
         if len(ids) == 0 or len(self.ids) == 0:
             return np.empty(0, np.int64)
         first_id = self.ids[0]
         if self.ascending and self.ids[-1] - first_id == len(self.ids) - 1:  # consecutive ids
             id_range = slice(*np.searchsorted(ids, (first_id, first_id + len(self.ids))))
-            positions: NDArray[np.int64] = ids[id_range] - first_id
+            positions: Ints = ids[id_range] - first_id
         elif len(ids) * IDS_PER_LOOKUP > len(self.ids):
             positions = np.flatnonzero(contains(ids, self.ids))
         else:
@@ -283,7 +278,7 @@ class Part(ABC):
             positions = i if order is None else np.sort(order[i])
         return np.setdiff1d(positions, self.hidden, assume_unique=True) if len(self.hidden) else positions
 
-    def best(self, Q: NDArray[np.float32], k: int, positions: NDArray[np.int64] | None = None) -> Ranking:
+    def best(self, Q: Floats, k: int, positions: Ints | None = None) -> Ranking:
         """Find up to `k` best visible rows per query, optionally only among `positions`; ties are sorted by id."""
         index_ranking = None if positions is not None or self.index is None else self._best_by_index(self.index, Q, k)
         if index_ranking is not None:
@@ -318,7 +313,7 @@ class Part(ABC):
             ranking = _at(ranking, np.argsort(np.isin(ranking.ids, self.hidden), axis=1, kind="stable")[:, :k])
         return Ranking(self.ids[ranking.ids], ranking.scores)
 
-    def _best_by_index(self, index: Candidates, Q: NDArray[np.float32], k: int) -> Ranking | None:
+    def _best_by_index(self, index: Candidates, Q: Floats, k: int) -> Ranking | None:
         """Score the index's candidates, and the rows added after the index was built, like an exact search.
 
         Returns None if the candidates may be too few.
@@ -340,7 +335,7 @@ class Part(ABC):
         return bool((np.diff(self.ids) > 0).all())
 
     @cached_property
-    def _order(self) -> NDArray[np.int64] | None:
+    def _order(self) -> Ints | None:
         """Visible positions sorted by id; None if the rows are stored in this order."""
         if len(self.hidden) == 0 and self.ascending:
             return None
@@ -352,11 +347,11 @@ class ArrayPart(Part):
 
     rows: Matrix
 
-    def take(self, positions: NDArray[np.int64]) -> Matrix:
+    def take(self, positions: Ints) -> Matrix:
         """Return the rows at `positions`, in that order."""
         return self.rows[positions]
 
-    def products(self, Q: NDArray[np.float32], positions: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    def products(self, Q: Floats, positions: Ints | None = None) -> Floats:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
         if positions is None and len(self.hidden):
             positions = self.visible
@@ -366,7 +361,7 @@ class ArrayPart(Part):
                 return np.stack([rows @ q for q in Q]).T
             return np.asarray(rows @ Q.T, np.float32)
 
-    def _best_of_blocks(self, Q: NDArray[np.float32], k: int, positions: NDArray[np.int64] | None) -> Ranking:
+    def _best_of_blocks(self, Q: Floats, k: int, positions: Ints | None) -> Ranking:
         step = max(1, MAX_BLOCK_BYTES // (4 * len(Q)))
         n = len(self.ids) if positions is None else len(positions)
         parts = []
@@ -382,5 +377,5 @@ class ArrayPart(Part):
         return merged(parts, k)
 
 
-def _at(ranking: Ranking, order: NDArray[np.int64]) -> Ranking:
+def _at(ranking: Ranking, order: Ints) -> Ranking:
     return Ranking(np.take_along_axis(ranking.ids, order, 1), np.take_along_axis(ranking.scores, order, 1))

@@ -329,7 +329,7 @@ class Database:
             return find_write_error(file) or disk_error(errno.EIO, file)
         if code == sqlite3.SQLITE_CANTOPEN:
             return find_write_error(file) or StorageError(
-                f"{file} cannot be opened: {error}. Its folder must be one to write in."
+                f"{file} cannot be opened: {error}. Its folder must be writable."
             )
 
         if code == sqlite3.SQLITE_READONLY:
@@ -388,7 +388,7 @@ class Database:
                 return self._connect()
             if isinstance(error, sqlite3.OperationalError):
                 raise self._storage_error(error) or StorageError(
-                    f"{self.path} cannot be opened: {error}. Its folder must be one to write in."
+                    f"{self.path} cannot be opened: {error}. Its folder must be writable."
                 ) from error
             raise CorruptFileError(
                 f"{self.path} is not a catalogue's database: {error}. Restore it from a backup, or index the images "

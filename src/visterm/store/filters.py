@@ -145,13 +145,12 @@ def conditions_of(limits: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[li
             f"OR substr(name, 1, length({text})) = {text})",
             *map(as_text, (folder, prefix, prefix, name_prefix, name_prefix)),
         )
-    file_type = limits.file_type and file_type_of(f"x.{limits.file_type.strip().removeprefix('.')}")
     for condition, value in (
         ("taken >= ?", limits.taken_from),
         ("substr(taken, 1, length(?)) <= ?", limits.taken_to),
         ("n_bytes >= ?", limits.min_bytes),
         ("n_bytes <= ?", limits.max_bytes),
-        ("file_type = ?", file_type),
+        ("file_type = ?", limits.file_type and file_type_of(f"x.{limits.file_type.strip().removeprefix('.')}")),
     ):
         if value is not None:
             add(condition, *[value] * condition.count("?"))

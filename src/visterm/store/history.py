@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from visterm.core.errors import CorruptFileError
@@ -221,9 +220,7 @@ class CatalogueJob:
         self._jobs.run(self.id)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         reason = None if error is None else str(error) or type(error).__name__
         self._jobs.finish(self.id, error=reason, message=self.message)
 

@@ -26,13 +26,12 @@ from numpy.typing import NDArray
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError, UserError
 from visterm.core.products import merged, top_k_products
 from visterm.core.remote import absolute, check_named, is_remote
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Floats, Ints, Matrix, Ranking
 from visterm.core.writing import storage_error
 from visterm.store.current_rows import Part
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
-Positions: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float32]
+Positions: TypeAlias = Ints
 
 LANCE = "lance"  # Default folder of the tables
 FILES = "files"
@@ -70,7 +69,7 @@ class LanceTable:
         with _convert_errors(f"The table {self.name} at {self.uri} cannot be created"):
             return int(self._database.create_table(self.name, schema=schema_of(width), mode="overwrite").version)
 
-    def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
+    def append(self, version: int, n_rows: int, ids: Ints, U: Floats) -> int:
         """Add rows after the `n_rows` rows of a version, dropping later additions; return the new version."""
         pa = _arrow()
         self.cut(version)
@@ -122,9 +121,7 @@ class LanceTable:
 
     def writable(self) -> Any:
         """Return LanceDB's table object for writing. Raises CorruptFileError if it cannot be opened."""
-        with _convert_errors(
-            f"The table {self.name} of rows cannot be opened at {self.uri}", CorruptFileError, RESTORE
-        ):
+        with _convert_errors(f"The table {self.name} cannot be opened at {self.uri}", CorruptFileError, RESTORE):
             return self._database.open_table(self.name)
 
 
@@ -383,13 +380,13 @@ class LanceSegment(SegmentFolder):
         super().create()
         self.table_version = self.table.create(self.width)
 
-    def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
+    def append(self, n_rows: int, ids: Ints, U: Matrix) -> None:
         """Write rows after the first `n_rows`."""
         assert isinstance(U, np.ndarray)
         self._write(IDS, n_rows, ids)
         self.table_version = self.table.append(self.table_version, n_rows, ids, U)
 
-    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
+    def part(self, n_rows: int, hidden: Ints, index: StoredIndex | None = None) -> Part:
         """Return the first `n_rows` rows as a part to search, read on demand; an index is opened on first use."""
         rows = LanceRows(self.table, self.table_version, n_rows, self.width)
         return LancePart(self._map(IDS, n_rows), rows, hidden, self._opened(index))

@@ -137,9 +137,7 @@ def read_index(path: Path, settings: IndexSettings, width: int) -> FaissIndex:
         raise CorruptFileError(f"{path} is not an index of rows: {str(error).splitlines()[-1]}") from error
 
     if (index.ntotal, index.d) != (settings.n_rows, width):
-        raise CorruptFileError(
-            f"{path} covers {index.ntotal} rows of {index.d} numbers; expected {settings.n_rows} of {width}."
-        )
+        raise CorruptFileError(f"{path} covers {index.ntotal} rows of {index.d}, not {settings.n_rows} of {width}.")
     return index
 
 
@@ -174,8 +172,7 @@ def build_index(part: Part, queries: NDArray[np.floating]) -> RowIndex:
         [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time) for probed in probe_counts(n_lists // 2)]
         for fetched in CANDIDATE_COUNTS
     ]
-    settings = best_settings(search, trials, queries, part.best(queries, K).ids)
-    return RowIndex(settings, lambda: index)
+    return RowIndex(best_settings(search, trials, queries, part.best(queries, K).ids), lambda: index)
 
 
 def settings_of(facts: str) -> IndexSettings:

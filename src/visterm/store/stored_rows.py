@@ -13,11 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import width_error
 from visterm.core.errors import CorruptFileError, DataError, StorageError
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Ints, Matrix
 from visterm.core.wording import count_of, json_text
 from visterm.store.current_rows import CurrentRows, Part
 from visterm.store.database import Database
@@ -92,17 +91,13 @@ class RowStore:
             width = None
             for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
                 if width not in (None, segment.width):
-                    raise CorruptFileError(
-                        f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}"
-                    )
+                    raise CorruptFileError(f"The rows of a run are {width} and {segment.width} numbers wide. {RESTORE}")
                 width = segment.width
                 hidden = checked_positions(self.database.rows(HIDDEN_QUERY, (segment.id, run_id, segment.id)), segment)
                 index, index_query = None, f"SELECT file, n_rows, facts FROM {INDEXES} WHERE segment_id = ?"
                 for file, n_rows, facts in self.database.rows(index_query, (segment.id,)):
                     if not 0 <= n_rows <= segment.n_rows:
-                        raise CorruptFileError(
-                            f"An index of {segment.n_rows} rows is noted to cover {n_rows}. {RESTORE}"
-                        )
+                        raise CorruptFileError(f"An index of {segment.n_rows} rows claims to cover {n_rows}. {RESTORE}")
                     index = StoredIndex(file, replace(settings_of(facts), n_rows=n_rows))
                 files = self.files(segment)
                 part = files.part(segment.n_rows, hidden, index)
@@ -150,7 +145,7 @@ class RowStore:
             raise CorruptFileError(f"The catalogue {self.folder} does not say where its Lance tables are.")
         return LanceSegment(folder, segment.width, tables.table(self.folder, segment.id), segment.table_version)
 
-    def append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
+    def append(self, run_id: int, ids: Ints, U: Matrix) -> None:
         """Store one row of a run per image id (no duplicates), replacing any previous rows.
 
         Raises ShapeError if `U` has another width than the stored rows.
@@ -185,9 +180,8 @@ class RowStore:
         Raises CorruptFileError if a checksum differs, or in a full check if one is missing.
         """
         version = self.database.rows(VERSION)
-        where = f"WHERE {IN_CURRENT_RUN}" if sampled else ""
         try:
-            for segment in segments_of(self.database, where):
+            for segment in segments_of(self.database, f"WHERE {IN_CURRENT_RUN}" if sampled else ""):
                 blocks = self.database.rows(
                     "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= "
                     f"? {f'ORDER BY random() LIMIT {SAMPLED_BLOCKS}' if sampled else 'ORDER BY first'}",
@@ -264,7 +258,7 @@ class RowStore:
             copy.create()
             _copy(self.files(segment).part(segment.n_rows, np.empty(0, np.int64)), np.arange(segment.n_rows), copy)
 
-    def _store_sums(self, segment_id: int, first: int, ids: NDArray[np.int64], U: Matrix) -> None:
+    def _store_sums(self, segment_id: int, first: int, ids: Ints, U: Matrix) -> None:
         """Store the checksums of new rows, block by block; `first` is the position of the first new row."""
         n_bytes = U.nbytes if isinstance(U, np.ndarray) else U.data.nbytes + U.indices.nbytes
         step = max(1, BLOCK_BYTES * max(1, U.shape[0]) // max(1, n_bytes))
@@ -297,7 +291,7 @@ class RowStore:
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )
 
-    def _rewrite(self, old_segment: StoredSegment, dead_rows: NDArray[np.int64]) -> None:
+    def _rewrite(self, old_segment: StoredSegment, dead_rows: Ints) -> None:
         part = self.files(old_segment).part(old_segment.n_rows, np.empty(0, np.int64))
         ids = part.ids
         positions = np.delete(np.arange(old_segment.n_rows), dead_rows)
@@ -316,13 +310,13 @@ class RowStore:
         self.mark_changed()
 
 
-def _copy(part: Part, positions: NDArray[np.int64], files: Segment) -> None:
+def _copy(part: Part, positions: Ints, files: Segment) -> None:
     for start in range(0, len(positions), ROWS_PER_COPY):
         block = positions[start : start + ROWS_PER_COPY]
         files.append(start, part.ids[block], part.take(block))
 
 
-def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[int, int]:
+def _sums(ids: Ints, U: Matrix, first: int, n_rows: int) -> tuple[int, int]:
     """Return the checksums of ids and values of `n_rows` rows from row `first`, in the format of the files."""
     end = first + n_rows
     ids_sum = zlib.crc32(np.ascontiguousarray(ids[first:end], np.int64))
@@ -344,7 +338,7 @@ def indexes_are_due(database: Database) -> bool:
     )
 
 
-def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
+def build_indexes(rows: RowStore, queries: Floats) -> bool:
     """Index each large segment of the current run if searches get faster, and return whether an index is used.
 
     The first 200 of `queries`, shape (n_queries, width), are used to measure an index.

@@ -26,8 +26,7 @@ NOT_REJECTED = (
 )
 """Condition on a given tag `g`: no person rejected it."""
 
-BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
-"""Ids of the tags with the bound keys."""
+BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"  # Ids of the tags with the bound keys
 
 MAX_CACHED_TAGS, MAX_DERIVED = 5000, 128  # Maximum number of tags with cached judgements, and of derived answers
 MAX_CACHED_BYTES = 2**27  # Maximum total size of both
@@ -103,8 +102,7 @@ class Tags(CatalogueTable):
     It does not have a tag from a tag file if a broader tag in the run's tag tree was rejected.
     """
 
-    tree: tuple[TagTree, Vocabulary] | None = None
-    """Tag tree and vocabulary of the current run; None: no tag tree."""
+    tree: tuple[TagTree, Vocabulary] | None = None  # Tag tree and vocabulary of the current run; None: no tag tree
 
     def paths(self) -> tuple[str, ...]:
         """Return the tags with a ``/`` that present images have, ignoring rejected broader tags."""
@@ -263,8 +261,7 @@ class Tags(CatalogueTable):
         the tag. Raises UserError if `verdict` is invalid.
         """
         if verdict not in VERDICTS or isinstance(verdict, bool):
-            expected = "1 (accepted), -1 (rejected) or 0 (undone)"
-            raise UserError(setting="verdict", value=verdict, expected=expected)
+            raise UserError(setting="verdict", value=verdict, expected="1 (accepted), -1 (rejected) or 0 (undone)")
         with self._database.transaction():
             return self._database.insert(
                 "INSERT INTO feedback (image_id, tag_id, verdict, at, run_id, who) VALUES (?, ?, ?, ?, ?, ?)",

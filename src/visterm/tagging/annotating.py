@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.tables import ENCODERS
-from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
+from visterm.core.types import CHUNK, Chunk, Doubles, Floats, Ints, Matrix, Ranking, Skipped, Tag
 from visterm.data.frames import Framed, first_of, pictures
 from visterm.data.image_folders import Unsearched, is_video
 from visterm.features.folder import is_features
@@ -83,7 +82,6 @@ class Annotations(Framed, _Annotations):
         return f"Annotations(images={first_of(self.images)}, skipped={first_of(self.skipped)})"
 
     def _repr_html_(self) -> str:
-        """Show the photos with their tags in a notebook."""
         captions = (
             ", ".join(tag.tag if tag.confidence is None else f"{tag.tag} {tag.confidence:.0%}" for tag in item.tags)
             for item in self.images
@@ -134,8 +132,7 @@ class ChunkTagger:
         if self._run.tree is not None:  # needs the scores of all tags
             step = max(1, MAX_SCORES // len(self._run.vocabulary))
         parts = (self._tags_of(chunk.rows[start : start + step]) for start in range(0, len(chunk.names), step))
-        tagged = zip(chunk.names, chain.from_iterable(parts), strict=True)
-        for name, rows in groupby(tagged, key=itemgetter(0)):
+        for name, rows in groupby(zip(chunk.names, chain.from_iterable(parts), strict=True), key=itemgetter(0)):
             if is_video(name):  # one row per frame
                 yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
             else:
@@ -144,7 +141,7 @@ class ChunkTagger:
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
         run, k = self._run, self._k
         known_tags = run.known_tags(X) if self._request.new_only else None
-        rankings: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
+        rankings: Iterable[tuple[Ints, Floats]]
         confidences = None
         if run.tree is not None:
             scores, confidences = run.scores_and_confidences(X)
@@ -195,12 +192,8 @@ def best_of(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
 
 
 def _ranked(
-    scores: NDArray[np.float32],
-    confidences: NDArray[np.float64] | None,
-    cutoff: NDArray[np.float64] | None,
-    known_tags: sp.csr_array | None,
-    k: int,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    scores: Floats, confidences: Doubles | None, cutoff: Doubles | None, known_tags: sp.csr_array | None, k: int
+) -> Iterator[tuple[Ints, Floats]]:
     """Yield ids and scores of each image's `k` best tags (0: all) above the cut-off, without its known tags."""
     allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff
     if known_tags is not None:
@@ -211,11 +204,7 @@ def _ranked(
         yield ids, row[ids]
 
 
-def _with_names(
-    run: Run,
-    rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
-    all_confidences: NDArray[np.float64] | None = None,
-) -> Iterator[list[Tag]]:
+def _with_names(run: Run, rankings: list[tuple[Ints, Floats]], all_confidences: Doubles | None) -> Iterator[list[Tag]]:
     """Yield the tags of each image from their ids and scores; confidences are computed for all images at once.
 
     `all_confidences`, shape (n_images, n_tags), is set if confidences don't follow from the scores alone.
@@ -259,10 +248,10 @@ def new_tags(model: Annotator, X: Matrix, k: int, known_matrix: sp.csr_array) ->
 def cutoff_of(
     calibration: Calibration | None,
     *,
-    precision: float | None = None,
+    precision: float | None,
     best_f1: bool | str = False,
     min_confidence: float | None = None,
-) -> NDArray[np.float64] | None:
+) -> Doubles | None:
     """Return the requested cut-off of each tag; None without a request.
 
     Each image then gets all tags above the cut-off for an expected `precision` over the held-out images (see
@@ -296,7 +285,7 @@ def cutoff_of(
             advice=f"Fit the run again with at least 20 photos, not all with the same tags, or leave `{setting}` out.",
         )  # fmt: skip
 
-    cutoff: NDArray[np.float64] = np.full(calibration.slope.size, min_confidence or 0.0)
+    cutoff: Doubles = np.full(calibration.slope.size, min_confidence or 0.0)
     if held_out is None or setting == "min_confidence":
         return cutoff
     chosen = cutoff_of_best_f1(held_out, str(mean)) if precision is None else cutoff_for_precision(held_out, precision)

@@ -15,7 +15,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.executor import LOCAL, Executor, for_parts, require_visible_path
 from visterm.core.learned import Listed, Record, Text, Whole
 from visterm.core.persist import MANIFEST, file_hash
-from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported, silent
+from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported
 from visterm.core.remote import absolute, as_path, is_remote
 from visterm.core.threads import Team
 from visterm.core.types import CHUNK, Chunk, Skipped
@@ -82,8 +82,7 @@ def find(encoder: AnyEncoder, typed: Sequence[str]) -> AnnotationInput:
     if features_folders:
         return AnnotationInput(features_folders, [])
     unsearched, folders = Unsearched(), (image for image in typed if image not in names)
-    files = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
-    images = [*names, *map(os.fspath, files)]
+    images = [*names, *map(os.fspath, find_images(folders, unsearched=unsearched, videos=encoder.reads != "names"))]
     if not images:
         raise UserError(no_images_message(typed[0]), setting="images", value=typed[0])
     return AnnotationInput([], images, unsearched.closed)
@@ -319,13 +318,7 @@ def annotate_into(
 
 
 def annotate_found(
-    tagger: Tagger,
-    source: AnnotationInput,
-    wanted: TagsWanted,
-    *,
-    executor: Executor = LOCAL,
-    say: Say = silent,
-    progress: Progress = SILENT,
+    tagger: Tagger, source: AnnotationInput, wanted: TagsWanted, *, executor: Executor, say: Say, progress: Progress
 ) -> Iterator[Annotated | Skipped]:
     """Tag images one after another in this process, or on other machines if there is more than one piece.
 

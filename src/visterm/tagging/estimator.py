@@ -17,7 +17,7 @@ from visterm.core.estimator import Estimator
 from visterm.core.progress import SILENT, Progress
 from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, Place
 from visterm.core.wording import count_of
 from visterm.data.frames import html_table
 from visterm.features.training_rows import Photos, as_images, encode_corpus, known_part, read_corpus
@@ -182,9 +182,7 @@ class TaggerEstimator(Estimator, Run):
         return lambda: self.score_blocks(X), Y, self.known_tags(X)
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None, whole: bool = True
-    ) -> Self:
+    def load(cls, path: Place, *, n_jobs: int | None = None, device: str | None = None, whole: bool = True) -> Self:
         """Open a saved run, to use it with `n_jobs` threads (None: all cores).
 
         Parameters
@@ -289,7 +287,6 @@ class TaggerEstimator(Estimator, Run):
         ).page  # fmt: skip
 
     def _repr_html_(self) -> str:
-        """Show the settings and the figures of the fit in a notebook."""
         figures = [(name, value) for name, value in self.facts.items() if isinstance(value, int | float)]
         return html_table([("tagger", repr(self)), *figures])
 

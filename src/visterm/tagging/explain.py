@@ -263,9 +263,8 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     lines = _text_lines(explanation)
     pictures_width = 2 * size[0] + _GAP
     measure = ImageDraw.Draw(picture)
-    text_width = max(int(measure.textlength(line, font=font)) for line in lines)
     sheet_size = (
-        max(pictures_width, text_width) + 2 * _GAP,
+        max(pictures_width, max(int(measure.textlength(line, font=font)) for line in lines)) + 2 * _GAP,
         size[1] + 3 * _GAP + _line_height(font) * len(lines) + _BAR_HEIGHT + _line_height(font) + _GAP // 2,
     )
     sheet = Image.new("RGB", sheet_size, PAPER_COLOUR)
@@ -342,8 +341,7 @@ def _text_lines(explanation: Explanation) -> list[str]:
 def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: float, font: Any) -> None:
     start, top = at[0], at[1] + _GAP // 2
     scale = np.tile(np.linspace(-1, 1, length), (_BAR_HEIGHT, 1))
-    middle_grey = Image.new("L", (length, _BAR_HEIGHT), 128)
-    sheet.paste(_under_heat(middle_grey, scale), (start, top))
+    sheet.paste(_under_heat(Image.new("L", (length, _BAR_HEIGHT), 128), scale), (start, top))
     pen = ImageDraw.Draw(sheet)
     for x, label, anchor in (
         (start, f"{-limit:+.3g}: against the tag", "la"),

@@ -97,9 +97,8 @@ def write_shared(
             write_json(file, _with_file_names(read_json(file)))
         if with_network:
             if not isinstance(run.encoder, NetworkEncoder):  # has all weights in a single file
-                encoder_name = ENCODERS.name_of(run.encoder)
                 raise UserError(
-                    f"The encoder '{encoder_name}' has no network in a file.",
+                    f"The encoder '{ENCODERS.name_of(run.encoder)}' has no network in a file.",
                     setting="with_network", value=True, advice="Leave `with_network` out.",
                 )  # fmt: skip
             network = Path(run.encoder._network_file())

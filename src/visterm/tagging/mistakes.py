@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import MODELS
-from visterm.core.types import CHUNK, Matrix
+from visterm.core.types import CHUNK, Floats, Ints, Matrix
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
@@ -195,7 +194,7 @@ def cross_chances(
     seed: int = 0,
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+) -> Iterator[tuple[Floats, Ints]]:
     """Yield the chances of all tags of all images, by copies of the model that were not trained on these images.
 
     Yields chances, shape (n_images, n_tags), and the fold of each image, shape (n_images,). More than half a GiB of
@@ -234,7 +233,7 @@ def cross_chances(
         yield scores, folds
 
 
-def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
+def _check_informative(scores: Floats, Y: sp.csr_array) -> None:
     """Raise UninformativeFeaturesError if images with a tag don't have clearly higher scores than other images."""
     n_images, n_tags = scores.shape
     sums, squares, sums_with_tag = np.zeros((3, n_tags))
@@ -260,7 +259,7 @@ def _check_informative(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
         )
 
 
-def _convert_to_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.Generator) -> None:
+def _convert_to_chances(scores: Floats, Y: sp.csr_array, rng: np.random.Generator) -> None:
     """Replace scores by chances, with lines that are fitted to the scores."""
     n_images, n_tags = scores.shape
     step = max(1, MAX_SCORES // n_tags)
@@ -273,7 +272,7 @@ def _convert_to_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.ra
 
 
 @contextmanager
-def _new_array(shape: tuple[int, int]) -> Iterator[NDArray[np.float32]]:
+def _new_array(shape: tuple[int, int]) -> Iterator[Floats]:
     if shape[0] * shape[1] <= MAX_CHANCES_IN_MEMORY:
         yield np.zeros(shape, np.float32)
         return

@@ -69,8 +69,7 @@ def known_relations(run: Run, k: int = 20, more_relations: WordRelations | None 
 def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation]) -> None:
     """Write a CSV of part, whole and score, which `visterm.data.relations.read_related` reads."""
     header = (*PART_OF_FILE.columns, "score")
-    rows = [(r.part, r.whole, "" if r.score is None else f"{r.score:.6f}") for r in relations]
-    write_pairs(path, header, rows)
+    write_pairs(path, header, [(r.part, r.whole, "" if r.score is None else f"{r.score:.6f}") for r in relations])
 
 
 class LabelledPair(NamedTuple):
@@ -261,9 +260,7 @@ def check_learned_parts(model: Annotator) -> None:
         return
     name = MODELS.name_of(model)
     if isinstance(model, LabelsParts):
-        raise UserError(
-            f"The model '{name}' of this run had no relations to learn from. Fit it with the tag rule part_of."
-        )
+        raise UserError(f"This run's model '{name}' had no relations to learn from. Fit it with the tag rule part_of.")
     raise UserError(
         f"The model '{name}' does not learn which tags are parts of which. Fit one of these models with the tag rule "
         f"part_of: {', '.join(names_with(MODELS, lambda part: hasattr(part, 'relation_scores')))}."

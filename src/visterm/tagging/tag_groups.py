@@ -11,11 +11,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Floats, Ints, Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_rules import Alias
@@ -80,7 +79,7 @@ MIN_EXPECTED_SHARED = 1.0
 
 BLOCK_FLOATS = 2**22
 
-Nearness: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+Nearness: TypeAlias = Callable[[Ints, Ints], Doubles]
 """Takes the columns of the first and of the second tag of each pair; returns how near the two tags are."""
 
 
@@ -201,14 +200,14 @@ def suggest_aliases(run: Run, corpus: Corpus | None = None, *, progress: Progres
     return aliases_of(run.vocabulary, alias_pairs(run.vocabulary, V, ones, run.model.image_rows(X)))
 
 
-def tag_vectors(run: Run) -> NDArray[np.float32] | None:
+def tag_vectors(run: Run) -> Floats | None:
     """Return the model's vectors of tags; None if it has no vectors, or vectors of width 1, without a direction."""
     V = kept.tag_vectors(run.model)
     return None if V is None or V.shape[1] < 2 else np.asarray(V, np.float32)
 
 
 def alias_pairs(
-    vocabulary: Vocabulary, V: NDArray[np.float32] | None, Y: sp.csr_array | None = None, U: Matrix | None = None
+    vocabulary: Vocabulary, V: Floats | None, Y: sp.csr_array | None = None, U: Matrix | None = None
 ) -> list[AliasPair]:
     """Return the pairs of tags that may mean the same: first pairs of similar spelling, then others; best first.
 
@@ -235,8 +234,7 @@ def alias_pairs(
         photos = TagPhotos(Y, U)
         counts, nearness = photos.counts, photos.same_photos_probability
     elif V is not None:
-        directions = _unit_centred(V)
-        nearness, thresholds = partial(_cosines, directions), MIN_COSINE_OF_SLIPS
+        nearness, thresholds = partial(_cosines, _unit_centred(V)), MIN_COSINE_OF_SLIPS
 
     nearness_values = [None] * len(similar_spellings) if nearness is None else nearness(first, second).tolist()
     spelling_pairs = [AliasPair(*pair, value) for pair, value in zip(similar_spellings, nearness_values, strict=True)]
@@ -303,7 +301,7 @@ class TagPhotos:
         between = (squares - self._within / n)[repeated].mean(axis=0) if repeated.any() else np.zeros(basis.shape[1])
         self._between = np.maximum(between, MIN_VARIANCE)
 
-    def same_photos_probability(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+    def same_photos_probability(self, first: Ints, second: Ints) -> Doubles:
         """Return the probability that two tags have the same kind of images, with a prior of 0.5.
 
         It is 0 if half of the rarer tag's images have both tags: people who write both mean different things.
@@ -366,7 +364,7 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias
     return [Alias(tags[tag], tags[best], _reason(tag, best, pair, tags)) for _, tag, best, pair in sorted(aliases)]
 
 
-def _families(n_tags: int, pairs: Sequence[AliasPair]) -> NDArray[np.int64]:
+def _families(n_tags: int, pairs: Sequence[AliasPair]) -> Ints:
     """Return the family number of each tag; a family is all spellings and plurals of one word."""
     from scipy.sparse.csgraph import connected_components  # slow to import
 
@@ -380,7 +378,7 @@ def _best_first(pair: AliasPair) -> tuple[int, float, int, int]:
     return (*DIFFERENCES, SIMILAR_IMAGES).index(pair.reason), -(pair.nearness or 0.0), pair.first, pair.second
 
 
-def _min_nearness(pair_nearness: NDArray[np.float64], n_tags: int, nearness: Nearness) -> float:
+def _min_nearness(pair_nearness: Doubles, n_tags: int, nearness: Nearness) -> float:
     """Return the nearness above which at most `MAX_FALSE_SHARE` of the pairs of one kind of slip are false.
 
     False pairs are as near as random pairs of tags: half of them are below the median of random pairs, where there are
@@ -398,7 +396,7 @@ def _min_nearness(pair_nearness: NDArray[np.float64], n_tags: int, nearness: Nea
     return float(pair_nearness[allowed_positions[-1]]) if len(allowed_positions) else np.inf
 
 
-def _pairs_by_images(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[AliasPair]:
+def _pairs_by_images(Y: sp.csr_array, U: Matrix, V: Floats, family: Ints) -> list[AliasPair]:
     """Return pairs of tags that are most similar to each other and share no image, although they are expected to.
 
     Families are compared, because a family has more images than a single spelling. A pair is returned as the most
@@ -445,9 +443,9 @@ def _reason(tag: int, best: int, pair: AliasPair, tags: Sequence[str]) -> str:
     return f"{pair.reason}{'' if other == best else f' (as {tags[other]})'}{nearness_text}"
 
 
-def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+def _cosines(rows: Floats, first: Ints, second: Ints) -> Doubles:
     return np.asarray(np.einsum("ij,ij->i", rows[first], rows[second]), np.float64)
 
 
-def _unit_centred(V: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:
+def _unit_centred(V: Floats | Doubles) -> Floats:
     return np.asarray(unit_rows(V - V.mean(axis=0)) if len(V) else V, np.float32)

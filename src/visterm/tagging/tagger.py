@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from visterm.core.estimator import known_settings
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
-from visterm.core.types import Skipped
+from visterm.core.types import Place, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.learning.learned import Learned
 from visterm.learning.part_settings import unfitted_parts
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from visterm.data.word_vectors import WordVectors
     from visterm.encoders.contract import AnyEncoder
     from visterm.features.training_rows import Photos, TrainingRows
-    from visterm.learning.fit_request import FitRequest, Place
+    from visterm.learning.fit_request import FitRequest
     from visterm.learning.relations import WordRelations
     from visterm.learning.word_places import Added
     from visterm.models.sklearn_model import SklearnEstimator
@@ -262,7 +261,7 @@ class Tagger(TaggerEstimator):
         self._refuse_unfitted()
         return nearest_tags(self.model, self.vocabulary, tag, k)
 
-    def add_words(self, words: Iterable[str], *, file: str | os.PathLike[str] | None = None) -> Added:
+    def add_words(self, words: Iterable[str], *, file: Place | None = None) -> Added:
         """Add words that no training image has to the dictionary; `save` saves them with the run.
 
         Their vectors come from the same source as those of the tags, and are moved as training moved the vectors of the

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
+from visterm.core.types import Floats
 from visterm.core.vocabulary import STOP_WORDS, Word, clean_tag, tag_key
 from visterm.learning.run import Run
 from visterm.learning.word_places import ENCODER
@@ -18,10 +18,7 @@ from visterm.models.abilities import places_words
 
 
 def typed_query(
-    run: Run,
-    words: str | Sequence[str],
-    new_tags: Mapping[str, str] | None = None,
-    names: Mapping[str, str] | None = None,
+    run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None, names: Mapping[str, str] | None = None
 ) -> Query:
     """Return a typed query as weights, together of unit length; see `Tagger.query_weights`.
 
@@ -33,7 +30,7 @@ def typed_query(
     parsed, other_words, name_signs = _parse(run, words, new_tags, names or {})
     n_tags = len(run.vocabulary.tags)
     texts = {tag_key(word.text): clean_tag(word.text) for word in reversed(other_words)}  # Key -> as first typed
-    rows: dict[str, NDArray[np.float32]] = {}  # Key of a word outside the vocabulary -> its row
+    rows: dict[str, Floats] = {}  # Key of a word outside the vocabulary -> its row
     if texts and outside.source is not None:
         looked_up = zip(texts, outside.look_up(run.model, list(texts.values())), strict=True)
         rows = {key: row for key, row in looked_up if row is not None}
@@ -98,9 +95,7 @@ def _parse(
     return parsed, meant_words if parsed or name_signs or meant_words else other_words, name_signs
 
 
-def _weigh_together(
-    run: Run, tag_signs: sp.csr_array, outside_signs: NDArray[np.float32]
-) -> tuple[sp.csr_array, NDArray[np.float32]]:
+def _weigh_together(run: Run, tag_signs: sp.csr_array, outside_signs: Floats) -> tuple[sp.csr_array, Floats]:
     """Return the signed weights of a query's tags and of its words outside the vocabulary, together of unit length.
 
     A word outside the vocabulary has the weight of a tag of a single image, or of a word of a single reference text.

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 import visterm
 from visterm.core.errors import VistermError
-from visterm.core.writing import Place
+from visterm.core.types import Place
 from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
 from visterm.web.label_studio import router as label_studio

@@ -20,8 +20,7 @@ from threadpoolctl import threadpool_limits
 import visterm
 from visterm.core.errors import DiskError, ImageError, StorageError, VistermError
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.types import Tag
-from visterm.core.writing import Place
+from visterm.core.types import Place, Tag
 from visterm.data.image_folders import is_video
 from visterm.data.images import max_image_pixels
 from visterm.library.catalogue import Catalogue

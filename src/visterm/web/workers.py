@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 
 from visterm.core.errors import ReplacedError, StorageError, UserError, VistermError
 from visterm.core.threads import end_with_standard_input, resolve_jobs
-from visterm.core.writing import Place
+from visterm.core.types import Place
 from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.web.errors import LOG

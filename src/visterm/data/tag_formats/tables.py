@@ -211,7 +211,6 @@ def _tag_form(options: TableOptions) -> TableForm:
 
 
 def _columns_of(form: TableForm, names: Sequence[str], table: str) -> tuple[str, str]:
-    """Return the columns of images and tags."""
     image = required_column(form.columns[0], names, table, " of file names", _NAME_IMAGES)
     columns = columns_named(tuple(form.columns[1]), tuple(names))  # columns of one name are joined
     tags = columns[0] if columns else required_column(form.columns[1], names, table, " of tags", _NAME_TAGS)

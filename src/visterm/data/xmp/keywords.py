@@ -156,8 +156,7 @@ def keywords_of(document: Document) -> Keywords:
     tags = [tag for key, tag in spellings.items() if key not in removed_keys | (program_keys - path_keys)]
     marks = [mark for mark in notes if mark.source != COPIED]
     copies = tuple(mark for mark in notes if mark.source == COPIED)
-    people_tags = Keywords(tags, marks).people_tags
-    paths = _paths(texts_of_field, notes, subjects, set(map(folded, people_tags)))
+    paths = _paths(texts_of_field, notes, subjects, set(map(folded, Keywords(tags, marks).people_tags)))
     return Keywords(tags, marks, copies, paths, frozenset(program_keys), frozenset(path_keys))
 
 
@@ -201,8 +200,7 @@ def texts_of(document: Document) -> dict[str, list[str]]:
                 texts[name].append(text)
         for element in node.children:
             if element.name in texts:
-                is_list = container(element) is not None
-                texts[element.name] += map(value, items(element)) if is_list else [element.text]
+                texts[element.name] += map(value, items(element)) if container(element) is not None else [element.text]
     return texts
 
 

@@ -191,9 +191,7 @@ def check_writable(mark: Mark) -> None:
     """
     for tag in (mark.tag, *mark.path):
         if match := _NOT_IN_XML.search(tag):
-            raise DataError(
-                f"The tag {tag!r} has the character U+{ord(match[0]):04X}, which XMP cannot hold. Rename the tag."
-            )
+            raise DataError(f"The tag {tag!r} has U+{ord(match[0]):04X}, which XMP cannot hold. Rename the tag.")
 
 
 def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str]]]:

@@ -62,9 +62,7 @@ def read_size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size < 2**20:
-        raise UserError(
-            setting="memory", value=text, expected="an amount of memory of 1M or more, such as 800M or 1.5G"
-        )
+        raise UserError(setting="memory", value=text, expected="an amount of memory, 1M or more, such as 800M or 1.5G")
     return size
 
 

@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.core.progress import Progress
 from visterm.core.threads import map_ahead
-from visterm.core.types import Chunk, Skipped
+from visterm.core.types import Chunk, Ints, Place, Skipped
 from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
@@ -39,7 +38,7 @@ class Shards:
     EncoderMismatchError if the folders are of different encoders.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+    def __init__(self, path: Place | Sequence[Place]) -> None:
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._folders = [feature_folder(path) for path in paths]
         self.n_folders = len(paths)
@@ -55,14 +54,14 @@ class Shards:
         self._owner = [folder for folder, contents in zip(self._folders, headers, strict=True) for _ in contents.shards]
         first = next((contents for contents in headers if contents.shards), headers[0])
         self.contents = replace(first, shards=[entry for contents in headers for entry in contents.shards])
-        self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
+        self.starts: Ints = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
         self.n_rows = int(self.starts[-1])
 
     def __len__(self) -> int:
         return len(self.contents.shards)
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Memory of each shard's rows in bytes, shape (n_shards,)."""
         if self.contents.layout == "dense":
             return np.diff(self.starts) * 4 * self.contents.width
@@ -123,7 +122,7 @@ class Shards:
         return index
 
 
-def grouped(numbers: Iterable[int], sizes: NDArray[np.int64], limit: int) -> list[list[int]]:
+def grouped(numbers: Iterable[int], sizes: Ints, limit: int) -> list[list[int]]:
     """Group numbers in order, so that the `sizes` of a group sum to at most `limit`; a larger one is a group alone."""
     groups: list[list[int]] = []
     free = 0
@@ -147,7 +146,7 @@ class NameIndex:
         self.positions = np.argsort(hashes)
         self.hashes = hashes[self.positions]
 
-    def find(self, names: list[str]) -> NDArray[np.int64]:
+    def find(self, names: list[str]) -> Ints:
         """Return the position of each name, or -1 if no image has it; shape (n_names,).
 
         A name that is not found as written is looked up as `plain_name` spells it.
@@ -158,7 +157,7 @@ class NameIndex:
             positions[respelled] = self._find([plain_name(names[i]) for i in respelled])
         return positions
 
-    def _find(self, names: list[str]) -> NDArray[np.int64]:
+    def _find(self, names: list[str]) -> Ints:
         requested = name_hashes(names)
         if not len(self.hashes):
             return np.full(requested.size, -1, np.int64)
@@ -166,9 +165,7 @@ class NameIndex:
         return np.where(self.hashes[nearest] == requested, self.positions[nearest], -1)
 
 
-def stored_chunks(
-    encoder: AnyEncoder, features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], progress: Progress
-) -> Iterator[Chunk]:
+def stored_chunks(encoder: AnyEncoder, features: Place | Sequence[Place], progress: Progress) -> Iterator[Chunk]:
     """Yield the images of features folders, named by their paths inside the image folder.
 
     Raises EncoderMismatchError if another encoder made the rows; DataError if an image is in two of the folders;

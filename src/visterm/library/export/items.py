@@ -38,13 +38,13 @@ class ExportItem:
         marks: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN) for tag in self.given}
         for tag, confidence in self.predicted:
             marks.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run))
-        rejected_keys = set(map(tag_key, self.rejected))
-        remaining = [mark for key, mark in marks.items() if key not in rejected_keys]
+        for tag in self.rejected:
+            marks.pop(tag_key(tag), None)
         return [
             mark._replace(
                 tag=parents.own_name(mark.tag), path=parents.path(mark.tag, is_predicted=mark.source == PREDICTED)
             )
-            for mark in remaining
+            for mark in marks.values()
         ]
 
 

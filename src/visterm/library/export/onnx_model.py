@@ -123,9 +123,7 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
         )
 
     if for_photoprism and tagger.calibration is None:
-        raise UserError(
-            "PhotoPrism needs confidences, and this run has none. Fit it again with at least 20 tagged photos."
-        )
+        raise UserError("PhotoPrism needs confidences, but this run has none: fit it with at least 20 tagged photos.")
     return tagger.encoder, tagger.model
 
 
@@ -191,8 +189,7 @@ def _example_code() -> str:
     )  # fmt: skip
     constants = f"VIEWS = {VIEWS!r}\nRESIZE_FILTERS = {{n.name.lower(): n for n in Image.Resampling}}\n"
     code = "\n\n".join([constants, *map(inspect.getsource, functions)])
-    example = Path(__file__).with_name("onnx_example.py").read_text(encoding="utf-8")
-    return example.replace(VISTERM_IMPORT, code)
+    return Path(__file__).with_name("onnx_example.py").read_text(encoding="utf-8").replace(VISTERM_IMPORT, code)
 
 
 @contextmanager
@@ -227,9 +224,7 @@ def write_labels(path: Path, labels: list[str]) -> None:
 def _readme(tagger: Tagger, graph: Graph) -> str:
     height, width = graph.preparation.size
     views_text = "" if graph.n_views == 1 else f"Each {graph.n_views} consecutive pictures are one photo. "
-    confidences = "" if CONFIDENCES not in graph.outputs else (
-        f"- `{CONFIDENCES}`: how likely each tag is right, 0 to 1\n"
-    )  # fmt: skip
+    confidences = f"- `{CONFIDENCES}`: how likely each tag is, 0 to 1\n" if CONFIDENCES in graph.outputs else ""
     return f"""# Tags of a photo library, as one ONNX graph
 
 Exported by visterm {version("visterm")} from the run {tagger.fingerprint}.

@@ -89,10 +89,7 @@ class ExportTotals:
     def as_dict(self) -> dict[str, object]:
         """Return the totals as JSON data."""
         counts = {name: self.counts[name] for name in ("photos", "files", *COUNTED)}
-        facts: dict[str, object] = {
-            "right": None if self.right is None else round(self.right, 1),
-            "staying": dict(self.staying),
-        }
+        facts: dict[str, object] = {"right": self.right and round(self.right, 1), "staying": dict(self.staying)}
         precise = self.precise
         if precise is not None:
             facts["precise"] = {
@@ -162,8 +159,7 @@ def export_files(
     notes = source.notes(target.name)
     if request.undo:
         items = totals.items(_inside(source.written(target.name), folders))
-        changes = undo_tags(items, target, dry_run=request.dry_run, progress=progress, notes=notes)
-        yield from totals.changes(changes)
+        yield from totals.changes(undo_tags(items, target, dry_run=request.dry_run, progress=progress, notes=notes))
         return
 
     items = totals.items(_inside(source.items(request.limits, progress), folders))

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import as_path, is_remote
-from visterm.core.types import CHUNK, Matrix, Skipped
+from visterm.core.types import CHUNK, Doubles, Floats, Ints, Matrix, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import Unsearched, find_images, is_there, no_images_message
 from visterm.data.sidecars import Sidecars
@@ -141,17 +140,15 @@ class CatalogueSource:
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, NO_PERMISSION if image.path and is_there(image.path) else NO_FILE)
                         continue
-                    given_tags, denied_tags = current_tags.get(image.id, []), rejected.get(image.id, [])
+                    given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # also reject children of rejected tags, unless given
-                        given_keys, tree = set(map(tag_key, given_tags)), tagger.tree.words
-                        denied_tags = [tag for tag in tree.with_children(denied_tags) if tag_key(tag) not in given_keys]
+                        given_keys, tree = set(map(tag_key, given)), tagger.tree.words
+                        denied = [tag for tag in tree.with_children(denied) if tag_key(tag) not in given_keys]
                     spellings = tagger.vocabulary.spellings
-                    judged_keys = {tag_key(word) for tag in (*given_tags, *denied_tags) for word in spellings(tag)}
+                    judged_keys = {tag_key(word) for tag in (*given, *denied) for word in spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
                     predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in judged_keys)
-                    yield ExportItem(
-                        as_path(image.path), tuple(given_tags), predicted, tuple(denied_tags), name=image.name
-                    )
+                    yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files that tags may have been written to, without tags and without remote objects.
@@ -168,7 +165,7 @@ class CatalogueSource:
         return CatalogueNotes(self._stored, target, self.tagger.vocabulary)
 
 
-def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray[np.float64] | None:
+def _min_confidences(calibration: Calibration | None, limits: Limits) -> Doubles | None:
     """Return the minimum confidence per tag; None if only `k` limits the predictions."""
     min_confidence = limits.min_confidence
     if min_confidence is None and limits.precision is None:
@@ -182,11 +179,11 @@ def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray
     return cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
 
 
-def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
+def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: Ints) -> Iterator[Floats]:
     """Yield the scores of all tags for each image; a video gets the best scores of its frames."""
     rows = stored.current_rows()
     frames = rows.frames_of(ids)
-    best_of_video: dict[int, NDArray[np.float32]] = {}
+    best_of_video: dict[int, Floats] = {}
     if len(frames):
         for video_id, scores in zip(frames[:, 1].tolist(), _scores(tagger, rows.rows(frames[:, 0])), strict=True):
             best_of_video[video_id] = np.maximum(scores, best_of_video.get(video_id, scores))
@@ -194,7 +191,7 @@ def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]
         yield np.maximum(scores, best_of_video.get(image_id, scores))
 
 
-def _scores(tagger: Tagger, U: Matrix) -> Iterator[NDArray[np.float32]]:
+def _scores(tagger: Tagger, U: Matrix) -> Iterator[Floats]:
     n_tags = len(tagger.vocabulary)
     columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
     step = max(1, MAX_SCORES // max(n_tags, 1))
@@ -203,9 +200,7 @@ def _scores(tagger: Tagger, U: Matrix) -> Iterator[NDArray[np.float32]]:
         yield from np.asarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
 
 
-def _predictions(
-    tagger: Tagger, scores: NDArray[np.float32], k: int, min_confidences: NDArray[np.float64] | None
-) -> tuple[Predicted, ...]:
+def _predictions(tagger: Tagger, scores: Floats, k: int, min_confidences: Doubles | None) -> tuple[Predicted, ...]:
     confidences = tagger.confidences(scores)
     if confidences is None or min_confidences is None:
         scores = scores if tagger.tree is None else tagger.tree.raised(scores)

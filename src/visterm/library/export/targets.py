@@ -16,17 +16,8 @@ from visterm.data import sidecars
 from visterm.data.exiftool import ExifTool
 from visterm.data.image_folders import DNG, suffix_of
 from visterm.data.pillow import is_raw
+from visterm.data.xmp import writing
 from visterm.data.xmp.keywords import GIVEN, IPTC, Keywords, Mark, read_keywords
-from visterm.data.xmp.writing import (
-    PACKET,
-    SIDECAR,
-    add_tags,
-    as_packet,
-    check_writable,
-    put_back,
-    remove_tags,
-    take_off,
-)
 from visterm.library.export.items import ExportItem, FileChange
 
 FLAT_FIELD = "dc"  # The only one of `OWN_FIELDS` without paths
@@ -58,12 +49,12 @@ def revise(
     added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | recorded)
     left_out += [mark.tag for mark in writable if tag_key(mark.tag) in recorded - keys]
 
-    with_additions = add_tags(content, writable, name, iptc=iptc)
-    revised = remove_tags(with_additions, removed, name) if removed else with_additions
+    with_additions = writing.add_tags(content, writable, name, iptc=iptc)
+    revised = writing.remove_tags(with_additions, removed, name) if removed else with_additions
     foreign = [tag for tag in keywords.tags if tag_key(tag) in rejected.difference(map(tag_key, removed))]
     taken_off = sidecars.union([*foreign, *taken_from_iptc]) if item.takes_off else []
     if taken_off and revised:
-        revised = take_off(revised, foreign, name, iptc=taken_from_iptc)
+        revised = writing.take_off(revised, foreign, name, iptc=taken_from_iptc)
     remaining = read_keywords(revised, name) if revised else Keywords([], [])
     staying = tuple(tag for tag in remaining.tags if tag_key(tag) in rejected)
     copied = tuple(mark.tag for mark in remaining.copies if mark not in keywords.copies)
@@ -73,19 +64,17 @@ def revise(
     return revised, FileChange(str(item.path), name, *changes)
 
 
-def with_tags_removed(
-    content: bytes, image: Path, target: Path
-) -> tuple[bytes | None, FileChange, list[str], list[str]]:
+def without_tags(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str], list[str]]:
     """Remove all tags that visterm wrote from the XMP text of the file `target`, and add those that it took off.
 
     Returns the new text, or None if it has nothing else; the changes; the removed tags that are also in IPTC; and the
     keywords that were taken off from IPTC.
     """
-    content, notes = put_back(content, str(target))
+    content, notes = writing.put_back(content, str(target))
     keywords = read_keywords(content, str(target))
     tags, copied = (tuple(mark.tag for mark in marks) for marks in (keywords.marks, keywords.copies))
     in_iptc = [mark.tag for mark in (*keywords.marks, *keywords.copies) if mark.is_in_iptc]
-    remaining = remove_tags(content, tags, str(target)) if tags or copied else content
+    remaining = writing.remove_tags(content, tags, str(target)) if tags or copied else content
     change = FileChange(
         str(image), str(target), removed=tags, copied=copied, put_back=tuple(sidecars.union(note.tag for note in notes))
     )
@@ -97,7 +86,7 @@ def _writable(marks: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     valid, invalid = [], []
     for mark in marks:
         try:
-            check_writable(mark)
+            writing.check_writable(mark)
         except DataError:
             invalid.append(mark.tag)
         else:
@@ -168,7 +157,7 @@ class SidecarTarget:
 
     name = "xmp"
 
-    def __init__(self, *, naming: str = sidecars.FOUND, always: bool = False, flat: bool | None = None) -> None:
+    def __init__(self, *, naming: str, always: bool, flat: bool | None) -> None:
         self._naming, self._always, self._flat = naming, always, flat
         self._sidecars = sidecars.Sidecars()
 
@@ -188,13 +177,12 @@ class SidecarTarget:
             in_image = sidecars.embedded_keywords(item.path) if shares_stem else existing
             marks = _flattened(_with_image_keywords(marks, in_image, item.rejected), item.rejected, self._flat)
 
-        new, change = revise(old or SIDECAR, item, marks, path)
+        new, change = revise(old or writing.SIDECAR, item, marks, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
-        other_tags = (mark.tag for other in others for mark in other.marks)
         return replace(
             change,
-            visterm_tags=(*change.visterm_tags, *other_tags),
+            visterm_tags=(*change.visterm_tags, *(mark.tag for other in others for mark in other.marks)),
             staying=tuple(sidecars.union([*change.staying, *staying])),
         )
 
@@ -203,7 +191,7 @@ class SidecarTarget:
         changes = []
         for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
             if (old := sidecars.content_of(path)) is not None:
-                new, change, *_ = with_tags_removed(old, image, path)
+                new, change, *_ = without_tags(old, image, path)
                 self._write(path, old, new, dry_run=dry_run)
                 changes.append(change)
         changes = [change for change in changes if change.has_changes]
@@ -232,12 +220,7 @@ class EmbeddedTarget:
     name = "embed"
 
     def __init__(
-        self,
-        *,
-        keep_originals: bool = True,
-        iptc: bool = False,
-        flat: bool | None = None,
-        raw_sidecars: SidecarTarget | None = None,
+        self, *, keep_originals: bool, iptc: bool, flat: bool | None, raw_sidecars: SidecarTarget | None
     ) -> None:
         self._exiftool, self._flat = ExifTool(), flat
         self._keep, self._iptc, self._sidecars = keep_originals, iptc, raw_sidecars
@@ -250,7 +233,7 @@ class EmbeddedTarget:
             return self._sidecars.export(item, marks, dry_run=dry_run)
         old = self._read(item.path)
         in_image = sidecars.embedded_keywords(item.path)
-        xmp = read_keywords(old or PACKET, str(item.path))
+        xmp = read_keywords(old or writing.PACKET, str(item.path))
         marks = _flattened(marks, item.rejected, self._flat)
         if _has_all(in_image, marks) and not xmp.tags and not self._iptc:
             marks = []  # nothing to do: the image has all tags, and no XMP that would hide IPTC
@@ -259,11 +242,13 @@ class EmbeddedTarget:
 
         iptc = self._for_iptc(item, marks, xmp) if marks else []
         taken_from_iptc = self._rejected_in_iptc(item, xmp)
-        new, change = revise(old or PACKET, item, marks, item.path, iptc, taken_from_iptc if item.takes_off else ())
+        new, change = revise(
+            old or writing.PACKET, item, marks, item.path, iptc, taken_from_iptc if item.takes_off else ()
+        )
         removed_from_iptc = [mark.tag for mark in xmp.marks if mark.tag in change.removed and mark.is_in_iptc]
         if item.takes_off:
             removed_from_iptc += taken_from_iptc
-        if (new != (old or PACKET) or removed_from_iptc) and not dry_run:
+        if (new != (old or writing.PACKET) or removed_from_iptc) and not dry_run:
             self._write(item.path, new, iptc, removed_from_iptc, keep=self._keep)
         taken_keys = set(map(tag_key, change.taken_off)) - set(map(tag_key, sidecars.windows_keywords(item.path)))
         staying = [tag for tag in _rejected_in([in_image], item) if tag_key(tag) not in taken_keys]
@@ -276,7 +261,7 @@ class EmbeddedTarget:
         old = self._read(image) if image.exists() else None
         if old is None:
             return FileChange(str(image), str(image))
-        new, change, in_iptc, taken_from_iptc = with_tags_removed(old, image, image)
+        new, change, in_iptc, taken_from_iptc = without_tags(old, image, image)
         if change.has_changes and not dry_run:
             self._write(image, new, taken_from_iptc, in_iptc)
             self._restore(image, old, new, in_iptc, taken_from_iptc)
@@ -294,7 +279,7 @@ class EmbeddedTarget:
                 f"{image} has XMP in several pieces (extended XMP), which cannot be written back completely. Write an "
                 "XMP file instead."
             )
-        return as_packet(packet, f"the XMP in {image}") if packet else None
+        return writing.as_packet(packet, f"the XMP in {image}") if packet else None
 
     def _for_iptc(self, item: ExportItem, marks: Sequence[Mark], xmp: Keywords) -> list[str]:
         """Return the tags to add to IPTC keywords, if the image has IPTC or `iptc` is set.

@@ -17,18 +17,7 @@ from visterm.core.remote import is_remote
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import one_of
-from visterm.data.sidecars import (
-    FOUND,
-    FULL,
-    STEM,
-    STEM_FOUND,
-    Sidecars,
-    check_stays_inside,
-    content_of,
-    replace_file,
-    sweep_temporaries,
-    union,
-)
+from visterm.data import sidecars
 from visterm.data.tag_formats.texts import MAX_TEXT_BYTES, SUFFIX, TextNote, TextNotes, sidecar, text_tags
 from visterm.data.text_files import read_text
 from visterm.data.xmp.keywords import GIVEN, Mark
@@ -47,46 +36,42 @@ class TextTarget:
     name = "txt"
 
     def __init__(self) -> None:
-        self._sidecars = Sidecars()
+        self._sidecars = sidecars.Sidecars()
         self._notes: dict[Path, TextNotes] = {}
         self._notes_of_moved: dict[Path, TextNote] = {}  # Current path of the text file -> its note
 
     def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return the changes."""
         path = self._path(item.path)
-        notes, old = self._notes_of(path), content_of(path)
+        notes, old = self._notes_of(path), sidecars.content_of(path)
         note = notes.of(path, old)
         existing = set(map(tag_key, text_tags(read_text(path, limit=MAX_TEXT_BYTES)))) if old is not None else set()
         written_tags = note.tags if note else []
-        recorded = set(map(tag_key, written_tags))
-        unwritable = {mark.tag for mark in marks if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
-        rejected = set(map(tag_key, item.rejected)) & recorded & existing
-        added = tuple(
-            mark for mark in marks if tag_key(mark.tag) not in existing | recorded and mark.tag not in unwritable
-        )
-        left_out = tuple(
-            mark.tag for mark in marks if mark.tag in unwritable or tag_key(mark.tag) in recorded - existing
-        )
+        noted = set(map(tag_key, written_tags))
+        invalid = {mark.tag for mark in marks if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
+        rejected = set(map(tag_key, item.rejected)) & noted & existing
+        added = tuple(mark for mark in marks if tag_key(mark.tag) not in existing | noted and mark.tag not in invalid)
+        left_out = tuple(mark.tag for mark in marks if mark.tag in invalid or tag_key(mark.tag) in noted - existing)
         removed = tuple(tag for tag in written_tags if tag_key(tag) in rejected)
         if (added or removed) and not dry_run:
             new = _without_tags(old or b"", rejected)
             if added:
                 lines = "".join(f"{mark.tag}\n" for mark in added)
                 new += (b"\n" if new and not new.endswith(b"\n") else b"") + lines.encode()
-            check_stays_inside(path)  # check before recording the change
+            sidecars.check_stays_inside(path)  # check before recording the change
             notes.put(_updated_note(path, note, old, new, added, rejected))
-            replace_file(path, old, new)
+            sidecars.replace_file(path, old, new)
             notes.mark_done(path)
 
         written_tags = [*(tag for tag in written_tags if tag not in removed), *(mark.tag for mark in added)]
         change = FileChange(str(item.path), str(path), added, removed, left_out, tuple(written_tags))
-        staying = set(map(tag_key, item.rejected)) & existing - recorded
-        return replace(change, staying=tuple(union(tag for tag in item.rejected if tag_key(tag) in staying)))
+        staying = set(map(tag_key, item.rejected)) & existing - noted
+        return replace(change, staying=tuple(sidecars.union(tag for tag in item.rejected if tag_key(tag) in staying)))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and delete text files that it created and nobody extended."""
         path = self._path(image)
-        notes, old = self._notes_of(path), content_of(path)
+        notes, old = self._notes_of(path), sidecars.content_of(path)
         note = notes.of(path, old) or self._notes_of_moved.get(path)
         removed: list[str] = []
         if note is not None and old is not None:
@@ -97,7 +82,7 @@ class TextTarget:
                 remaining = _without_tags(old, set(map(tag_key, removed)))
                 new = None if note.made and not remaining.strip() else remaining
             if not dry_run:
-                replace_file(path, old, new)
+                sidecars.replace_file(path, old, new)
         if not dry_run:
             notes.forget(path)
         return FileChange(str(image), str(path), removed=tuple(removed))
@@ -154,7 +139,7 @@ class Profile:
     """How to write tags for one program; keywords are always in the same fields, see `OWN_FIELDS`."""
 
     to: str  # "xmp" or "embed"
-    naming: str = FOUND  # Names of XMP files, see `Sidecars.target`
+    naming: str = sidecars.FOUND  # Names of XMP files, see `Sidecars.target`
     raw: bool = False  # Whether RAW files get an XMP file instead of embedded tags
     iptc: bool = False  # Whether every image gets IPTC keywords
     flat: bool | None = False
@@ -165,16 +150,16 @@ class Profile:
 
 PROFILES = {
     "lightroom": Profile(
-        "embed", STEM, raw=True, flat=True,
+        "embed", sidecars.STEM, raw=True, flat=True,
         next_step="In Lightroom Classic, select the photos and choose Metadata > Read Metadata from Files.",
     ),
     "digikam": Profile(
-        "xmp", STEM_FOUND,
+        "xmp", sidecars.STEM_FOUND,
         next_step="In digiKam, switch on 'Read from sidecar files' (Settings > Configure digiKam > Metadata > "
         "Sidecars), then read the photos' metadata again.",
     ),
     "darktable": Profile(
-        "xmp", FULL, flat=True,
+        "xmp", sidecars.FULL, flat=True,
         next_step="darktable reads the files when it imports photos. For imported photos, switch on 'look for updated "
         "XMP files on startup'; first let it write its own XMP files, because it also reads a photo's edits from them.",
     ),
@@ -290,12 +275,12 @@ def make_target(name: str, *, keep_originals: bool = True) -> Target:
         problem = f"`overwrite` is for tags inside photos, and {name} does not change photos."
         raise UserError(problem, setting="overwrite", value=True, advice="Leave `overwrite` out.")
 
-    sidecars = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat)
+    target = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat)
     if profile.to == XMP:
-        return sidecars
+        return target
     return EmbeddedTarget(
         keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat,
-        raw_sidecars=sidecars if profile.raw else None,
+        raw_sidecars=target if profile.raw else None,
     )  # fmt: skip
 
 
@@ -384,7 +369,7 @@ def _write_all(
                 continue
             if image.parent not in swept_folders and not dry_run:
                 swept_folders.add(image.parent)
-                sweep_temporaries(image.parent)
+                sidecars.sweep_temporaries(image.parent)
             try:
                 change = write(item)
             except (DiskError, UserError):  # all other images would fail, too

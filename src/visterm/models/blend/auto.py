@@ -19,6 +19,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, MatrixLike
 from visterm.models.abilities import FinishesFits, RelearnsTags
 from visterm.models.base import Annotator, Blocks
+from visterm.models.blend import mixing
 from visterm.models.blend.candidates import (
     PRIOR_WEIGHTS,
     Member,
@@ -30,26 +31,12 @@ from visterm.models.blend.candidates import (
     member_list,
     own_settings,
 )
-from visterm.models.blend.mixing import (
-    best_mix,
-    best_shape,
-    both_maps,
-    image_map,
-    mixed,
-    rare_tag_boost,
-    shrunk,
-    sure_best,
-    sure_mix,
-    tag_offsets,
-    without_idlers,
-    word_map,
-)
 from visterm.models.blend.row_forms import ROW_FORMS, choose_form, feature_weights
 from visterm.models.blend.splits import Split, TaggedRows, judged_tags, split_images
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
 from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
-from visterm.models.stopping import HeldOutFit, OnEpoch, learns_from_kernel
+from visterm.models.stopping import HeldOutFit, Judged, Watch, learns_from_kernel
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -101,19 +88,19 @@ def blend(
     if shares.any():
         shares /= shares.sum()
     else:
-        shares, value = sure_mix(scores, Y) if by_number else best_mix(scores, Y, both_maps)
+        shares, value = mixing.sure_mix(scores, Y) if by_number else mixing.best_mix(scores, Y, mixing.both_maps)
         if in_folds:
             priors = [PRIOR_WEIGHTS.get(trial.name, 1.0) for trial in weighed]
-            if (best := sure_best(scores, Y)) is not None:
+            if (best := mixing.sure_best(scores, Y)) is not None:
                 priors = np.eye(len(priors))[best].tolist()
-            shares = shrunk(shares, [trial.promise for trial in weighed], priors, Y.shape[0])
+            shares = mixing.shrunk(shares, [trial.promise for trial in weighed], priors, Y.shape[0])
         elif not by_number:
-            shares = without_idlers(shares, value, scores, Y)
+            shares = mixing.without_idlers(shares, value, scores, Y)
 
-    blended = mixed(shares, scores)
-    lift, centre = best_shape(blended, Y) if lift is None else (float(lift), centre)
-    factors = rare_tag_boost(blended, lift)
-    offsets = tag_offsets(blended, factors, centre)
+    blended = mixing.mixed(shares, scores)
+    lift, centre = mixing.best_shape(blended, Y) if lift is None else (float(lift), centre)
+    factors = mixing.rare_tag_boost(blended, lift)
+    offsets = mixing.tag_offsets(blended, factors, centre)
     blended = factors.astype(np.float32) * blended + offsets.astype(np.float32)
     used = np.flatnonzero(shares > 0)
     return BlendWeights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended, centre)
@@ -260,15 +247,7 @@ class Auto(Blend):
         check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
         check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         budget = Budget(self.budget)
         if (weights := self._feature_weights(X, Y, int(rng.integers(2**31)))) is not None:
@@ -277,15 +256,15 @@ class Auto(Blend):
         rows = TaggedRows(X, Y, self._side.pair_weights)
         splits = split_images(self, rows, valid, rng, once=budget.limited)
         self.n_held_out_ = sum(split.judged.X.shape[0] for split in splits)
-        trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, monitor, rng)
+        trials = try_candidates(self._candidates(X, len(splits), rng), splits, X.shape[0], budget, watch.monitor, rng)
         by_number, given = splits[0].known is not None, vars(self).get("_given_weights")
         lift = 0.0 if by_number and self.lift is None else self.lift
         mix = blend(trials, judged_tags(splits), lift, in_folds=len(splits) > 1, given=given, by_number=by_number)
         self._centre = mix.centre
-        kept = spares(mix.used, trials, splits, self.n_jobs, monitor) if self.explainable else []
+        kept = spares(mix.used, trials, splits, self.n_jobs, watch.monitor) if self.explainable else []
         self.weights_ = np.pad(mix.shares, (0, len(kept)))
         used = [*mix.used, *kept]
-        self._fit_again(used, rows, splits, budget, monitor)
+        self._fit_again(used, rows, splits, budget, watch.monitor)
         self._keep(used, mix, splits)
         weight_of = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
         self.report_ = [
@@ -396,8 +375,7 @@ class Auto(Blend):
             if len(splits) == 1 and isinstance(trial.model, FinishesFits) and trial.n_rows == splits[0].n_learned:
                 trial.model.finish(trial.columns.of(rows.X), rows.Y, monitor=shown)
                 continue
-            settings = chosen_settings(trial.model) if len(splits) == 1 else {}
-            trial.model = clone(trial.model).set_params(**settings)
+            trial.model = clone(trial.model).set_params(**(chosen_settings(trial.model) if len(splits) == 1 else {}))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, side=rows.side, monitor=shown)
 
     def _keep(self, used: list[MemberTrial], weights: BlendWeights, splits: Sequence[Split]) -> None:
@@ -407,7 +385,7 @@ class Auto(Blend):
         self.valid_word_map_: float | None = None
         if weights.scores is not None:
             Y, held_out = judged_tags(splits), np.concatenate([split.images for split in splits])
-            self.valid_map_, self.valid_word_map_ = image_map(weights.scores, Y), word_map(weights.scores, Y)
+            self.valid_map_, self.valid_word_map_ = (f(weights.scores, Y) for f in (mixing.image_map, mixing.word_map))
             identity = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
             may_calibrate = held_out.size and splits[0].known is None
             self._held_out = HeldOutFit(held_out, weights.scores, identity) if may_calibrate else None

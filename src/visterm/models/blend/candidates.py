@@ -161,11 +161,7 @@ def own_settings(model: Annotator) -> Settings:
     """Return the settings of a model that differ from its defaults, as JSON values, without seed and threads."""
     defaults = json_params(type(model)(), MODELS)
     settings = json_params(model, MODELS)
-    return {
-        key: value
-        for key, value in settings.items()
-        if key not in ("random_state", "n_jobs") and value != defaults[key]
-    }
+    return {k: v for k, v in settings.items() if k not in ("random_state", "n_jobs") and v != defaults[k]}
 
 
 def chosen_settings(model: Annotator) -> Settings:

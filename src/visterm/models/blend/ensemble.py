@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
 from visterm.core.estimator import clone
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.progress import Progress
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Ints, Matrix
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
 from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, stacked_tag_rows
-from visterm.models.stopping import OnEpoch, hold_out, visible_columns
+from visterm.models.stopping import Judged, Watch, hold_out, visible_columns
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -91,15 +90,7 @@ class Ensemble(Blend):
     weights: Sequence[float] | None = None
     valid_share: float = 0.1
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         member_entries = member_list(DEFAULT_MEMBERS if self.members is None else self.members, "members")
         members = [make_member(member, "the ensemble", self.n_jobs, rng) for member in member_entries]
@@ -110,11 +101,11 @@ class Ensemble(Blend):
             if (Y[held_out].data > 0).any():
                 judged = visible_columns(self, X[held_out], trained), Y[held_out]
                 training = visible_columns(self, X[trained], trained), Y[trained]
-                means, scales = self._fit_members(members, *training, judged, monitor, rng)
+                means, scales = self._fit_members(members, *training, judged, watch.monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
                 members = [clone(member) for member in members]
 
-        self.means_, self.scales_ = self._fit_members(members, X, Y, valid, monitor, rng)
+        self.means_, self.scales_ = self._fit_members(members, X, Y, valid, watch.monitor, rng)
         if weights is None and valid is not None and len(members) > 1 and (valid[1].data > 0).any():
             weights, self.valid_map_ = self._choose(members, self.means_, self.scales_, valid, rng)
         self.members_ = members
@@ -125,7 +116,7 @@ class Ensemble(Blend):
     def _check_settings(self) -> None:
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
-    def _stacked(self) -> NDArray[np.int64]:
+    def _stacked(self) -> Ints:
         return np.arange(len(self.members_))
 
     def __sklearn_tags__(self) -> Tags:
@@ -133,11 +124,11 @@ class Ensemble(Blend):
         tags.input_tags.pairwise = any_from_kernel(self.members, "members", "the ensemble")
         return tags
 
-    def _given_weights(self, n: int) -> NDArray[np.float64] | None:
+    def _given_weights(self, n: int) -> Doubles | None:
         """Return the setting `weights`, scaled to a sum of 1, for n members; None if it is None."""
         if self.weights is None:
             return None
-        weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
+        weights: Doubles = np.asarray(self.weights, np.float64)
         if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
             raise UserError(
                 setting="weights",
@@ -151,10 +142,10 @@ class Ensemble(Blend):
         members: list[Annotator],
         X: Matrix,
         Y: sp.csr_array,
-        valid: tuple[Matrix, sp.csr_array] | None,
+        valid: Judged,
         monitor: Progress,
         rng: np.random.Generator,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[Doubles, Doubles]:
         """Fit each member; return the means and standard deviations of its scores on a sample of training images."""
         sample_rows = X[sample(X.shape[0], len(members), Y.shape[1], rng)]
         means, scales = np.zeros(len(members)), np.ones(len(members))
@@ -166,13 +157,8 @@ class Ensemble(Blend):
         return means, scales
 
     def _choose(
-        self,
-        members: list[Annotator],
-        means: NDArray[np.float64],
-        scales: NDArray[np.float64],
-        judged: tuple[Matrix, sp.csr_array],
-        rng: np.random.Generator,
-    ) -> tuple[NDArray[np.float64], float]:
+        self, members: list[Annotator], means: Doubles, scales: Doubles, judged: Any, rng: np.random.Generator
+    ) -> tuple[Doubles, float]:
         X, Y = judged
         tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))
         rows = tagged[sample(tagged.size, len(members), Y.shape[1], rng)]

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from visterm.core.types import Doubles, Floats, Ints
 from visterm.metrics.ranking import average_precisions
 from visterm.metrics.report import evaluate
 from visterm.metrics.retrieval import rank_images
-
-Floats = NDArray[np.float32]
 
 WEIGHT_STEPS = 20  # A member's weight is a multiple of 1 / 20
 MAX_PASSES = 10
@@ -50,7 +48,7 @@ def both_maps(scores: Floats, Y: sp.csr_array) -> float:
 
 def best_mix(
     scores: Sequence[Floats], Y: sp.csr_array, measure: Callable[[Floats, sp.csr_array], float] = image_map
-) -> tuple[NDArray[np.float64], float]:
+) -> tuple[Doubles, float]:
     """Find the weights of a sum of scores with the highest MAP over images, or another measure.
 
     Starts from equal weights or a single member, whichever is best. Then one member after another gets a better weight,
@@ -83,7 +81,7 @@ def best_mix(
     return best, value
 
 
-def sure_mix(scores: Sequence[Floats], Y: sp.csr_array) -> tuple[NDArray[np.float64], float]:
+def sure_mix(scores: Sequence[Floats], Y: sp.csr_array) -> tuple[Doubles, float]:
     """Return the weights with the highest MAP over images, and it; only the best member if it isn't surely lower.
 
     With a single held-out tag per image, gains of less than two standard errors were often losses on other tags.
@@ -109,9 +107,7 @@ def sure_best(scores: Sequence[Floats], Y: sp.csr_array) -> int | None:
     return int(order[-1]) if is_sure else None
 
 
-def without_idlers(
-    weights: NDArray[np.float64], value: float, scores: Sequence[Floats], Y: sp.csr_array
-) -> NDArray[np.float64]:
+def without_idlers(weights: Doubles, value: float, scores: Sequence[Floats], Y: sp.csr_array) -> Doubles:
     """Set weights to 0, one after the other, as long as the other members reach nearly `value` in `both_maps`."""
     while np.count_nonzero(weights) > 1:
         kept = [np.where(np.arange(weights.size) == m, 0.0, weights) for m in np.flatnonzero(weights)]
@@ -123,9 +119,7 @@ def without_idlers(
     return weights
 
 
-def shrunk(
-    weights: NDArray[np.float64], values: Sequence[float], priors: Sequence[float], n_images: int
-) -> NDArray[np.float64]:
+def shrunk(weights: Doubles, values: Sequence[float], priors: Sequence[float], n_images: int) -> Doubles:
     """Return weights chosen on few images as if `EQUAL_IMAGES` more images had chosen the `priors` of the good members.
 
     `values` are the members' own, in the measure of the weights; a good member has at least 65 % of the best value, as
@@ -146,7 +140,7 @@ def best_pair(
     return mixes[best], values[best] - values[0]
 
 
-def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> Ints:
     """Sample as many of n images as `SAMPLE_ROWS` and `SAMPLE_BYTES` allow; return their sorted numbers."""
     max_rows = sample_size(n_members, n_tags)
     return np.arange(n) if n <= max_rows else np.sort(rng.permutation(n)[:max_rows])
@@ -157,7 +151,7 @@ def sample_size(n_members: int, n_tags: int) -> int:
     return min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
 
 
-def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
+def mixed(weights: Doubles, scores: Sequence[Floats]) -> Floats:
     """Return the weighted sum of scores."""
     total = np.zeros_like(scores[0])
     for weight, member in zip(weights, scores, strict=True):
@@ -166,7 +160,7 @@ def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
     return total
 
 
-def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> NDArray[np.float64]:
+def rare_tag_boost(scores: Floats, lift: float) -> Doubles:
     """Return ``spread_t^-lift`` of each tag, scaled to mean 1; the spread is the standard deviation of its scores.
 
     To return as many different tags, the alternatives cost as much or more: factors by frequency, by highest scores or
@@ -178,7 +172,7 @@ def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> NDArray[np.float
     return np.asarray(factors / factors.mean())
 
 
-def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, float]:
+def best_shape(scores: Floats, Y: sp.csr_array) -> tuple[float, float]:
     """Find the lift and the centre with the best F1 among those whose MAP over images is nearly the best.
 
     `scores`, float32, and `Y`, their tags, have the shape (n_images, n_tags). F1 is computed from the mean precision
@@ -197,12 +191,12 @@ def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, flo
     return max(candidates, key=lambda shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"])
 
 
-def shaped(scores: NDArray[np.float32], lift: float, centre: float) -> NDArray[np.float32]:
+def shaped(scores: Floats, lift: float, centre: float) -> Floats:
     """Return the scores multiplied by `rare_tag_boost`, plus `tag_offsets`."""
     factors = rare_tag_boost(scores, lift)
     return scores * factors.astype(np.float32) + tag_offsets(scores, factors, centre).astype(np.float32)
 
 
-def tag_offsets(scores: NDArray[np.float32], factors: NDArray[np.float64], centre: float) -> NDArray[np.float64]:
+def tag_offsets(scores: Floats, factors: Doubles, centre: float) -> Doubles:
     """Return the terms to add after `factors`, which leave scores of `centre` times a tag's mean score unchanged."""
     return np.asarray((1 - factors) * centre * scores.mean(axis=0, dtype=np.float64))

@@ -6,18 +6,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.metrics.ranking import average_precisions
 from visterm.models.linear.normal_equations import mean_square_norm
 from visterm.models.linear.ridge import choose_penalty
 
 PLAIN, UNIT, TFIDF = ROW_FORMS = ("plain", "unit", "tfidf")
 SAME_LENGTH = 0.01  # Rows whose lengths differ by less than this share of the mean count as equally long
-
-Floats = NDArray[np.float32]
 
 
 def feature_weights(X: Matrix, form: str) -> Floats | None:

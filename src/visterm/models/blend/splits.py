@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import identity_rows
-from visterm.core.types import Matrix
+from visterm.core.types import Ints, Matrix
 from visterm.data.tag_queries import hold_one_out
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.blend.mixing import SAMPLE_ROWS, sample, sample_size
-from visterm.models.stopping import MIN_HELD_OUT, hold_out, visible_columns
+from visterm.models.stopping import MIN_HELD_OUT, Judged, hold_out, visible_columns
 
 MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the number of models
 MIN_IMAGES = 20  # With fewer images, there is nothing to judge by
@@ -34,7 +33,7 @@ class TaggedRows(NamedTuple):
         """What a model knows beside the tags."""
         return SideKnowledge(pair_weights=self.weights)
 
-    def part(self, positions: NDArray[np.int64]) -> TaggedRows:
+    def part(self, positions: Ints) -> TaggedRows:
         """Return some of the images."""
         weights = None if self.weights is None else self.weights[positions]
         return TaggedRows(self.X[positions], self.Y[positions], weights)
@@ -49,9 +48,9 @@ class Split(NamedTuple):
 
     learned: TaggedRows
     judged: TaggedRows
-    images: NDArray[np.int64]
+    images: Ints
     known: sp.csr_array | None = None
-    rows: NDArray[np.int64] | None = None  # positions of the learned images if they are a part; None: all
+    rows: Ints | None = None  # positions of the learned images if they are a part; None: all
 
     @property
     def n_learned(self) -> int:
@@ -60,12 +59,7 @@ class Split(NamedTuple):
 
 
 def split_images(
-    model: Annotator,
-    rows: TaggedRows,
-    valid: tuple[Matrix, sp.csr_array] | None,
-    rng: np.random.Generator,
-    *,
-    once: bool,
+    model: Annotator, rows: TaggedRows, valid: Judged, rng: np.random.Generator, *, once: bool
 ) -> list[Split]:
     """Return the images to learn from and to judge by; if there is nothing to judge by, a split without judged images.
 
@@ -92,7 +86,7 @@ def split_images(
     return splits or [Split(rows, rows.part(all_images[:0]), all_images[:0])]
 
 
-def _folds(n: int, share: float, rng: np.random.Generator, *, once: bool) -> list[NDArray[np.int64]]:
+def _folds(n: int, share: float, rng: np.random.Generator, *, once: bool) -> list[Ints]:
     """Return the sorted positions of the images to hold out, one fold after another."""
     if share * n >= FEW_JUDGED or once:
         return [hold_out(n, max(share, min(MIN_HELD_OUT / n, 0.5)), rng)[1]]

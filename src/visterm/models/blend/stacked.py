@@ -8,14 +8,13 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_tags
 from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.products import dense
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix, MatrixLike, RandomState
+from visterm.core.types import Doubles, Ints, Matrix, MatrixLike, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.abilities import AddsTags, FeatureShares, FoldsIn, WritesSteps
 from visterm.models.base import Annotator
@@ -39,10 +38,10 @@ class Blend(Annotator):
     }
 
     members_: list[Annotator] = field(init=False)
-    weights_: NDArray[np.float64] = field(init=False)
-    means_: NDArray[np.float64] = field(init=False)
-    scales_: NDArray[np.float64] = field(init=False)
-    columns_: NDArray[np.int64] = field(init=False)
+    weights_: Doubles = field(init=False)
+    means_: Doubles = field(init=False)
+    scales_: Doubles = field(init=False)
+    columns_: Ints = field(init=False)
     tag_rows_: Any = field(init=False)
 
     n_jobs: int | None = None
@@ -173,16 +172,14 @@ class Blend(Annotator):
         rows: list[Any] = [member._tag_rows() for member in self._ranking()[0]]
         width = 1 + sum(self.n_tags_ if V is None else V.shape[1] for V in rows)
         if self.tag_rows_.shape[1] != width:
-            raise DataError(
-                f"tag_rows_ has {self.tag_rows_.shape[1]} columns; expected {width}, those of the members and one"
-            )
+            raise DataError(f"tag_rows_ has {self.tag_rows_.shape[1]} columns; expected {width}, the members' and one")
 
     def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
         """Return the members whose rows are stacked, and the columns that they read."""
         stacked, columns = self._stacked(), self._columns()
         return [self.members_[m] for m in stacked], [columns[m] for m in stacked]
 
-    def _stacked(self) -> NDArray[np.int64]:
+    def _stacked(self) -> Ints:
         """Return the positions of the members whose rows are stacked."""
         return np.flatnonzero(self.weights_ > 0)
 
@@ -201,7 +198,7 @@ def _adds_tags(model: Annotator) -> bool:
     return isinstance(model, AddsTags) and all(map(_adds_tags, members))
 
 
-def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
+def stacked_tag_rows(members: Sequence[Annotator], factors: Doubles, constant: Any) -> Matrix:
     """Concatenate the tag rows of fitted members, each times its factor, and a final constant (or one per tag).
 
     The result is float32, shape (n_tags, width); CSR if the rows of a member are. Its products with
@@ -251,11 +248,10 @@ def folded_rows(model: Annotator, Y: sp.csr_array, X_fit: Matrix, Y_fit: sp.csr_
     rows = np.asarray(model.image_rows(X_fit[images]), np.float64)
     gram = known.T @ known
     gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
-    solution = np.linalg.solve(gram, known.T @ rows)
-    return np.ascontiguousarray(_mean_vectors(Y, V) @ solution, np.float32)
+    return np.ascontiguousarray(_mean_vectors(Y, V) @ np.linalg.solve(gram, known.T @ rows), np.float32)
 
 
-def _mean_vectors(Y: sp.csr_array, V: Any) -> NDArray[np.float64]:
+def _mean_vectors(Y: sp.csr_array, V: Any) -> Doubles:
     """Return the mean of the vectors of each image's tags, and a 1."""
     sums = np.asarray(Y @ np.asarray(V, np.float64))
     totals = np.asarray(Y.sum(axis=1), np.float64).reshape(-1, 1)

@@ -10,25 +10,15 @@ from time import perf_counter as now
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.estimator import clone
 from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import (
-    GROWTHS,
-    MUST_GAIN,
-    PAIRWISE,
-    PROBED,
-    ColumnSet,
-    Settings,
-    make_member,
-    own_settings,
-)
+from visterm.models.blend import candidates
 from visterm.models.blend.kept import explains, tag_vectors
 from visterm.models.blend.mixing import NEARLY_BEST, best_pair, both_maps, image_map, surely_gains, word_map
 from visterm.models.blend.splits import MAX_WEIGHTED_MODELS, Split, TaggedRows, an_eighth, judged_tags
@@ -77,10 +67,10 @@ class MemberTrial:
 
     name: str
     model: Annotator  # Fitted on the training part if `scores` is not None
-    settings: Settings  # Settings that differ from the defaults
+    settings: candidates.Settings  # Settings that differ from the defaults
     position: int  # Position among the candidates
-    columns: ColumnSet  # Columns of the features that it reads
-    scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
+    columns: candidates.ColumnSet  # Columns of the features that it reads
+    scores: Floats | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
     mean: float = 0.0  # Mean of the scores before scaling
     scale: float = 1.0  # Standard deviation of the scores before scaling
     seconds: float | None = None  # Time of the fit and of the scores
@@ -107,7 +97,7 @@ class MemberTrial:
 
     def seconds_for(self, seconds: float, n_some: int, n_all: int) -> float:
         """Estimate the seconds of a fit on `n_all` rows from those on `n_some` rows: they grow with rows^growth."""
-        return float(seconds * (n_all / n_some) ** GROWTHS.get(self.name, PAIRWISE))
+        return float(seconds * (n_all / n_some) ** candidates.GROWTHS.get(self.name, candidates.PAIRWISE))
 
 
 def try_candidates(
@@ -141,11 +131,11 @@ def try_candidates(
                 _warm_up(trial, splits[0].learned, budget, rng)
             if done:
                 trial.reason = _too_long(trial, splits[0], n_all, budget.left() - refit_seconds, rng)
-        elif done and not trial.reason and trial.name in PROBED:
+        elif done and not trial.reason and trial.name in candidates.PROBED:
             trial.reason = probes.reason_to_skip(trial, done)
         if not trial.reason:
             halving = Halving.beside(done, splits[0], trial)
-            if halving is not None and trial.name in MUST_GAIN:
+            if halving is not None and trial.name in candidates.MUST_GAIN:
                 halving.attempt_if_it_gains(monitor)
             else:
                 attempt(trial, splits, monitor, halving)
@@ -176,7 +166,7 @@ class Probes:
     def __init__(self, splits: Sequence[Split], rng: np.random.Generator) -> None:
         self._splits, self._rng = splits, rng
         self._part: Split | None = None
-        self._mix: NDArray[np.float32] | None = None  # scores of the judged images
+        self._mix: Floats | None = None  # scores of the judged images
         self._title = ""  # of the best candidate in the mix
 
     def reason_to_skip(self, trial: MemberTrial, done: Sequence[MemberTrial]) -> str:
@@ -193,7 +183,7 @@ class Probes:
             for finished in ranked[1:]:
                 self._mix = best_pair(_probe(finished, part), self._mix, Y, both_maps)[0]
         try:
-            mix, gain = best_pair(_probe(trial, part, PROBED.get(trial.name, {})), self._mix, Y, both_maps)
+            mix, gain = best_pair(_probe(trial, part, candidates.PROBED.get(trial.name, {})), self._mix, Y, both_maps)
         except (DivergedError, TooLargeError) as error:
             trial.error = error
             return f"left out: {error}"
@@ -226,7 +216,7 @@ def _too_long(trial: MemberTrial, split: Split, n_all: int, seconds_left: float,
     return f"left out: about {estimate:.{digits}f} s, {seconds_left:.{digits}f} s were left"
 
 
-def _probe(trial: MemberTrial, split: Split, settings: Settings | None = None) -> NDArray[np.float32]:
+def _probe(trial: MemberTrial, split: Split, settings: candidates.Settings | None = None) -> Floats:
     """Return the scaled scores of the judged images by a copy of the model that learns from the split.
 
     `settings` replace those that the model leaves at their defaults.
@@ -304,7 +294,7 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
     candidate with a `reason` that `on_epoch` sets is not measured.
     """
     began = now()
-    results: list[tuple[NDArray[np.float32], float, float]] = []
+    results: list[tuple[Floats, float, float]] = []
     try:
         for split in splits:
             trial.model = clone(trial.model) if results else trial.model
@@ -325,8 +315,8 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
 
 
 def _scores_of(
-    model: Annotator, columns: ColumnSet, split: Split, monitor: Progress, on_epoch: OnEpoch | None = None
-) -> tuple[NDArray[np.float32], float, float]:
+    model: Annotator, columns: candidates.ColumnSet, split: Split, monitor: Progress, on_epoch: OnEpoch | None = None
+) -> tuple[Floats, float, float]:
     """Fit a model; return the scaled scores of the judged images, and their mean and deviation before that.
 
     The judged images are also those by which the model stops.
@@ -343,7 +333,7 @@ def _scores_of(
     return _scaled_scores(model, X_judged, split)
 
 
-def _scaled_scores(model: Annotator, X: Matrix, split: Split) -> tuple[NDArray[np.float32], float, float]:
+def _scaled_scores(model: Annotator, X: Matrix, split: Split) -> tuple[Floats, float, float]:
     """Return a model's scores, scaled to mean 0 and variance 1, with their mean and deviation before that.
 
     Tags that the judged images are known to have get the lowest score.
@@ -408,9 +398,9 @@ def spares(
     return kept
 
 
-def _fitted_spare(columns: ColumnSet, split: Split, n_jobs: int | None, monitor: Progress) -> MemberTrial:
-    model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
-    trial = MemberTrial(MODELS.name_of(model), model, own_settings(model), -1, columns)
+def _fitted_spare(columns: candidates.ColumnSet, split: Split, n_jobs: int | None, monitor: Progress) -> MemberTrial:
+    model = candidates.make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
+    trial = MemberTrial(MODELS.name_of(model), model, candidates.own_settings(model), -1, columns)
     n = split.learned.X.shape[0]
     rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
     attempt(trial, [split._replace(learned=split.learned.part(rows))], monitor)

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Record, Sizes
+from visterm.core.types import Doubles, Floats, Ints
 from visterm.metrics.annotation import f1_of_means
 from visterm.metrics.significance import upper_share
-
-Doubles = NDArray[np.float64]
 
 KINDS: dict[str, Kind] = {
     "slope": Array("float64", ("n_tags_",), least=0),
@@ -79,13 +78,13 @@ class HeldOutChances(NamedTuple):
     """Held-out confidences of at least 2 %, highest first, by curves not fitted on their images: to choose cut-offs."""
 
     # Entries (image, tag), each of shape (n_entries,)
-    chances: NDArray[np.float32]  # Confidences
+    chances: Floats  # Confidences
     right: NDArray[np.bool_]  # Whether the image has the tag
     tags: NDArray[np.int32]
     images: NDArray[np.int32]
     # Including entries with lower confidences
-    tag_counts: NDArray[np.int64]  # shape (n_tags,): number of held-out images with each tag
-    image_counts: NDArray[np.int64]  # shape (n_images,): number of tags of each held-out image
+    tag_counts: Ints  # shape (n_tags,): number of held-out images with each tag
+    image_counts: Ints  # shape (n_images,): number of tags of each held-out image
     is_learned: NDArray[np.bool_]  # shape (n_tags,): whether a training image has the tag
 
     @classmethod

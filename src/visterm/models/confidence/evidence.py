@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.types import Doubles, Floats, Ints
 from visterm.models.base import row_blocks
-from visterm.models.confidence.calibration import Calibration, Doubles, sigmoid
+from visterm.models.confidence.calibration import Calibration, sigmoid
 from visterm.models.confidence.fit_calibration import MAX_STEPS, MIN_RELATIVE_SLOPE, TOLERANCE, Cases, fit_calibration
 
 LINE_PENALTY = 10.0  # Penalty on the change of a tag's slope and offset, for scores with the standard deviation 1
@@ -28,7 +29,7 @@ MIN_PROBABILITY = 1e-6  # Probabilities are clipped to this before computing log
 EPSILON = 1e-9
 
 
-def fit_tag_lines(scores: NDArray[np.float32], Y: Any, others: Any, rng: np.random.Generator) -> Calibration | None:
+def fit_tag_lines(scores: Floats, Y: Any, others: Any, rng: np.random.Generator) -> Calibration | None:
     """Fit a line from scores to log odds for each tag, without a curve; None where `fit_calibration` returns None.
 
     Confidences have slopes by a rule that all tags share, which keeps the order of the most confident images of all
@@ -63,14 +64,7 @@ def fit_tag_lines(scores: NDArray[np.float32], Y: Any, others: Any, rng: np.rand
 class Evidence:
     """The probability that a tag was given, by a model's prediction for the image and by the image's other tags."""
 
-    def __init__(
-        self,
-        probabilities: Any,
-        given: sp.csr_array,
-        folds: NDArray[np.int64],
-        related: NDArray[np.int64] | None,
-        seed: int,
-    ) -> None:
+    def __init__(self, probabilities: Any, given: sp.csr_array, folds: Ints, related: Ints | None, seed: int) -> None:
         from sklearn.linear_model import LogisticRegression
 
         n, n_tags = given.shape
@@ -107,8 +101,7 @@ class Evidence:
             n_unrelated = has_tag.sum(axis=1, keepdims=True) - (given > 0).astype(np.float64) @ self._related
             log_expected = np.log(np.maximum(expected, MIN_EXPECTED))
             prior_logits, log_n_unrelated = (np.broadcast_to(x, logits.shape) for x in (prior, np.log1p(n_unrelated)))
-            above_kink = np.maximum(logits - KINK, 0)
-            features = logits, above_kink, prior_logits, expected, log_expected, log_n_unrelated
+            features = logits, np.maximum(logits - KINK, 0), prior_logits, expected, log_expected, log_n_unrelated
             yield rows, np.stack(features, axis=-1), has_tag
 
     def blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
@@ -128,12 +121,12 @@ class CooccurrenceModel(NamedTuple):
     Steck: Embarrassingly shallow autoencoders for sparse data. WWW 2019.
     """
 
-    tags: NDArray[np.int64]  # shape (n_frequent,): the frequent tags, which are modelled
+    tags: Ints  # shape (n_frequent,): the frequent tags, which are modelled
     weights: list[Doubles]  # B of each fold, shape (2 n_frequent, n_frequent)
     means: list[Doubles]  # Mean of ``a`` for each fold, shape (2 n_frequent,)
 
     @classmethod
-    def fit(cls, probabilities: Any, given: sp.csr_array, folds: NDArray[np.int64], related: sp.csr_array) -> Self:
+    def fit(cls, probabilities: Any, given: sp.csr_array, folds: Ints, related: sp.csr_array) -> Self:
         """Fit a regression for each fold, on the other folds; `related` is above 0 where B must be 0."""
         counts = np.bincount(given.indices, minlength=given.shape[1])
         tags = np.sort(np.argsort(-counts, kind="stable")[:N_COOCCURRING_TAGS])
@@ -165,7 +158,7 @@ class CooccurrenceModel(NamedTuple):
             means.append(mean)
         return cls(tags, weights, means)
 
-    def predict(self, p: Any, given: sp.csr_array, folds: NDArray[np.int64], default: Doubles) -> Doubles:
+    def predict(self, p: Any, given: sp.csr_array, folds: Ints, default: Doubles) -> Doubles:
         """Return predictions of all tags, shape (n_images, n_tags); tags that are not frequent get their `default`."""
         predicted = np.repeat(default[None], given.shape[0], axis=0)
         A = _regression_inputs(p, given, self.tags)
@@ -181,6 +174,6 @@ def log_odds(probabilities: Any) -> Doubles:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
-def _regression_inputs(probabilities: Any, given: sp.csr_array, tags: NDArray[np.int64]) -> Doubles:
+def _regression_inputs(probabilities: Any, given: sp.csr_array, tags: Ints) -> Doubles:
     """Return the given tags and the scaled log odds, shape (n_images, 2 n_frequent)."""
     return np.concatenate([given[:, tags].toarray(), log_odds(probabilities[:, tags]) * LOG_ODDS_FACTOR], axis=1)

@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
+from visterm.core.types import Doubles, Floats, Ints
 from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.metrics.significance import upper_share
-from visterm.models.confidence.calibration import Calibration, Curve, Doubles, HeldOutChances, log_sigmoid, sigmoid
+from visterm.models.confidence.calibration import Calibration, Curve, HeldOutChances, log_sigmoid, sigmoid
 
 MIN_IMAGES = 20  # Minimum number of held-out images with tags
 PRIOR = 30.0  # Penalty on the shift of a tag's line: of 1, 3, 10 and 30, the smallest error on validation rows
@@ -45,11 +46,11 @@ class Cases(NamedTuple):
     scores: Doubles
     right: NDArray[np.bool_]  # Whether the image has the tag
     weights: Doubles
-    images: NDArray[np.int64]
-    tags: NDArray[np.int64]
+    images: Ints
+    tags: Ints
 
     @classmethod
-    def of(cls, scores: NDArray[np.float32], right: NDArray[np.bool_], is_open: Any, rng: np.random.Generator) -> Self:
+    def of(cls, scores: Floats, right: NDArray[np.bool_], is_open: Any, rng: np.random.Generator) -> Self:
         """Take all entries of given tags, and a sample of the other open entries if there are too many."""
         present, absent = np.flatnonzero(right), np.flatnonzero(~right & is_open)
         n_sampled = min(absent.size, max(MAX_CASES - present.size, MAX_CASES // 2))
@@ -65,7 +66,7 @@ class Cases(NamedTuple):
 
 
 def fit_calibration(
-    scores: NDArray[np.float32],
+    scores: Floats,
     Y: Any,
     others: Any,
     counts: Any = None,
@@ -229,7 +230,7 @@ def fit_curve(log_odds: Doubles, right: NDArray[np.bool_]) -> Curve:
 
 
 def _fit_together(
-    calibration: Calibration, scores: NDArray[np.float32], given: sp.csr_array, others: sp.csr_array, rng: Any
+    calibration: Calibration, scores: Floats, given: sp.csr_array, others: sp.csr_array, rng: Any
 ) -> float:
     """Fit λ to searches for two or three tags of an image that was learned from; no held-out image may have them all.
 

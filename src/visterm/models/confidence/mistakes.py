@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError
+from visterm.core.types import Doubles, Ints
 from visterm.metrics.annotation import frequency_bands
-from visterm.models.confidence.calibration import Doubles, sigmoid
+from visterm.models.confidence.calibration import sigmoid
 from visterm.models.confidence.evidence import EPSILON, MAX_NEGATIVE_SAMPLES, MIN_PROBABILITY, Evidence, log_odds
 
 LOW_QUANTILE = 0.15
@@ -45,8 +46,8 @@ Z_95 = 1.96  # Standard errors from the estimate to the ends of a 95 % interval
 class RankedPairs(NamedTuple):
     """Images and tags that are probably mistakes, most probable first."""
 
-    images: NDArray[np.int64]  # shape (n,)
-    tags: NDArray[np.int64]
+    images: Ints  # shape (n,)
+    tags: Ints
     # Probability that the pair is a mistake, and its 95 % interval
     probability: Doubles
     low: Doubles
@@ -84,7 +85,7 @@ def find_mistakes(
     *,
     settled: Any = None,
     answers: Any = None,
-    related: NDArray[np.int64] | None = None,
+    related: Ints | None = None,
     limit: int = 1000,
     seed: int = 0,
 ) -> Mistakes:
@@ -157,13 +158,11 @@ class MistakeKind:
     mistakes, as a share of the other pairs of a tag; `groups`, (n_tags,), are the groups of tags.
     """
 
-    def __init__(
-        self, log_odds_of: Callable[[Doubles], Doubles], planted: Doubles, groups: NDArray[np.int64], limit: int
-    ) -> None:
+    def __init__(self, log_odds_of: Callable[[Doubles], Doubles], planted: Doubles, groups: Ints, limit: int) -> None:
         self._log_odds, self._planted, self._groups, self._limit = log_odds_of, planted, groups, limit
         self._expected, self._observed = np.zeros((2, 3, BIN_EDGES.size + 1))  # group of the tag, bin
         self._candidates = np.zeros((3, 0))  # image, tag, log odds
-        self._answers: list[tuple[Doubles, NDArray[np.int64], NDArray[np.bool_]]] = []
+        self._answers: list[tuple[Doubles, Ints, NDArray[np.bool_]]] = []
         self._shift = 0.0
 
     def add(self, q: Doubles, entries: NDArray[np.bool_]) -> None:
@@ -211,7 +210,7 @@ class MistakeKind:
         rare = (_isotonic_shares(*counts, common, RARE_TAG_PRIOR_PAIRS) for counts in rare_counts)
         self._shares = np.stack([common, *rare])
 
-    def _learn(self, logits: Doubles, groups: NDArray[np.int64], is_mistake: NDArray[np.bool_]) -> None:
+    def _learn(self, logits: Doubles, groups: Ints, is_mistake: NDArray[np.bool_]) -> None:
         """Fit one shift of all log odds to people's answers (logistic regression with only an intercept)."""
         unshifted = log_odds(self._probabilities(logits, groups)[0])
         for _ in range(30):  # Newton's method converges in far fewer steps
@@ -219,7 +218,7 @@ class MistakeKind:
             gradient = (is_mistake - p).sum() - self._shift / SHIFT_DEVIATION**2
             self._shift += gradient / ((p * (1 - p)).sum() + 1 / SHIFT_DEVIATION**2)
 
-    def _probabilities(self, logits: Doubles, groups: NDArray[np.int64]) -> tuple[Doubles, Doubles]:
+    def _probabilities(self, logits: Doubles, groups: Ints) -> tuple[Doubles, Doubles]:
         """Return the probabilities of pairs, and the variances of their log odds."""
         shares = np.choose(groups, [np.interp(logits, self._centres, curve) for curve in self._shares])
         weights = self._weights[groups, np.searchsorted(BIN_EDGES, logits)]

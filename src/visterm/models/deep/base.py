@@ -22,13 +22,12 @@ from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserEr
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
-from visterm.core.progress import Progress
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.base import Limit
 from visterm.models.deep.moved_words import move_words
-from visterm.models.epochs import EpochAnnotator, Floats, Validation, mean_length
-from visterm.models.stopping import OnEpoch
+from visterm.models.epochs import EpochAnnotator, mean_length
+from visterm.models.stopping import Judged, Watch
 
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 
@@ -257,15 +256,7 @@ class DeepTagger(EpochAnnotator):
         if width != self.tag_rows_.shape[1]:
             raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: Validation | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
@@ -282,8 +273,7 @@ class DeepTagger(EpochAnnotator):
         check_size(n_bytes, MAX_TRAINED_BYTES, description, "Use smaller layers (`hidden`, `dim`).")
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
-        seed = int(rng.integers(2**63))
-        fit = DeepFit(self, X, Y, seed, checkpoint, monitor, on_epoch)
+        fit = DeepFit(self, X, Y, int(rng.integers(2**63)), checkpoint, watch)
         fit.run(valid)
         if vectors is not None and self._words_move():  # at the end, as the check after an epoch reads all arrays
             self.word_vectors_ = np.asarray(vectors, np.float32)
@@ -309,7 +299,7 @@ class DeepTagger(EpochAnnotator):
             return int(np.shape(vectors)[1])
         return self.dim or 300
 
-    def _checkpoint_key(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
+    def _checkpoint_key(self, X: Matrix, Y: sp.csr_array, valid: Judged) -> dict[str, Any]:
         params = {key: value for key, value in json_params(self).items() if key not in NOT_IN_CHECKPOINT}
         matrices = {"X": X, "Y": Y}
         if valid is not None:
@@ -324,9 +314,7 @@ class DeepTagger(EpochAnnotator):
 
     def _check_settings(self) -> None:
         if not isinstance(self.hidden, list | tuple):
-            raise UserError(
-                setting="hidden", value=self.hidden, expected="a list of sizes, such as [1024, 512], or [] for none"
-            )
+            raise UserError(setting="hidden", value=self.hidden, expected="sizes such as [1024, 512], or [] for none")
         for size in self.hidden:
             check_count(size, "hidden")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,14 +22,13 @@ from torch import Tensor, nn
 from visterm.core.errors import StorageError
 from visterm.core.persist import load_arrays, new_folder, open_folder, read_json, save_arrays, write_json
 from visterm.core.products import dense
-from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
-from visterm.core.types import Arrays, Matrix
+from visterm.core.types import Arrays, Floats, Ints, Matrix, Place
 from visterm.encoders.torch_loading import torch_device
-from visterm.models.deep.word_table import BLOCK_ROWS, Ints, WordTable, start_vectors
-from visterm.models.epochs import TrainingState, Validation
+from visterm.models.deep.word_table import BLOCK_ROWS, WordTable, start_vectors
+from visterm.models.epochs import TrainingState
 from visterm.models.ranking.training import Checkpoint
-from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
+from visterm.models.stopping import HeldOutFit, Judged, Watch, hold_out
 
 WORK_PER_THREAD = 2**25  # Minimum number of multiplications per batch and thread, for another thread to be worthwhile
 _SETTINGS_LOCK = RLock()
@@ -77,7 +75,7 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
                 x = x * mask / (1 - self._dropout)
         return x.float()
 
-    def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    def layers(self) -> list[tuple[Floats, Floats]]:
         """Return weights and offsets as NumPy arrays (views if possible), which include the batch norms."""
         layers = []
         for number, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
@@ -207,7 +205,7 @@ class TrainingCheckpoint:
     `training` identifies the training by JSON values: settings, and fingerprints of data.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None, training: dict[str, Any]) -> None:
+    def __init__(self, folder: Place | None, training: dict[str, Any]) -> None:
         self._folder = None if folder is None else Path(folder)
         self._training = json.loads(json.dumps(training))  # as read from a file: tuples become lists
 
@@ -240,9 +238,7 @@ class TrainingCheckpoint:
             return
         with new_folder(self._folder, FOLDER_KIND) as folder:
             write_json(folder / "training.json", {"training": self._training, "numbers": numbers})
-            save_arrays(
-                folder / "arrays.safetensors", {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            )
+            save_arrays(folder / "arrays.safetensors", {name: np.ascontiguousarray(a) for name, a in arrays.items()})
 
     def remove(self) -> None:
         """Remove the folder at the end of the training."""
@@ -266,28 +262,20 @@ class DeepFit:
     """
 
     def __init__(
-        self,
-        model: Any,
-        X: Matrix,
-        Y: sp.csr_array,
-        seed: int,
-        checkpoint: TrainingCheckpoint,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, model: Any, X: Matrix, Y: sp.csr_array, seed: int, checkpoint: TrainingCheckpoint, watch: Watch
     ) -> None:
-        self._model, self._X, self._Y, self._monitor, self._on_epoch = model, X, Y, monitor, on_epoch
+        self._model, self._X, self._Y, self._watch = model, X, Y, watch
         self._checkpoint, self._stored = checkpoint, checkpoint.read()
         self._seed = self._stored.facts["seed"] if self._stored else seed
         self._device = torch_device(model.device)
         self._first_training: Checkpoint = Checkpoint({}, {})
 
-    def run(self, valid: Validation | None) -> None:
+    def run(self, valid: Judged) -> None:
         """Train, with early stopping if there are validation rows or enough images, and remove the checkpoint."""
         model = self._model
         all_images = np.arange(self._X.shape[0])
         rng = np.random.default_rng([self._seed, HOLD_OUT_PHASE])
-        share = model.share_to_hold_out if valid is None else 0.0
-        training_ids, held_out = hold_out(all_images.size, share, rng)
+        training_ids, held_out = hold_out(all_images.size, model.share_to_hold_out if valid is None else 0.0, rng)
         model.n_held_out_ = held_out.size
         if held_out.size == 0:
             self._train(FIRST_PHASE, all_images, valid, model.epochs)
@@ -310,7 +298,7 @@ class DeepFit:
         model.history_ = self._first_training.facts["history"]
         model._held_out = HeldOutFit(held_out, arrays["held.image_rows"], arrays["held.tag_rows"])
 
-    def _train(self, phase: int, images: Ints, validation: Validation | None, epochs: int) -> None:
+    def _train(self, phase: int, images: Ints, validation: Judged, epochs: int) -> None:
         """Run epochs from start values, or from the checkpoint; keep the best weights or, unmeasured, the last."""
         model = self._model
         n_jobs, work = resolve_jobs(model.n_jobs), model._work(self._X.shape[1], self._Y.shape[1])
@@ -332,8 +320,7 @@ class DeepFit:
                 model._publish(*state.published)
                 model._refuse_non_finite()
 
-            measure = model._measure_map(validation)
-            model._epochs(state, epochs, measure, run_epoch, monitor=self._monitor, on_epoch=self._on_epoch)
+            model._epochs(state, epochs, model._measure_map(validation), run_epoch, watch=self._watch)
 
     def _training(self, phase: int, images: Ints) -> DeepTraining:
         model = self._model
@@ -351,9 +338,8 @@ class DeepFit:
             offset = np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0]
             network.offsets[-1].data += torch.from_numpy(np.asarray(offset, np.float32))
         table = WordTable(rows, trainable=model._words_move(), device=self._device)
-        tagged_images = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(
-            network, table, model._objective(self._Y), self._X, tagged_images, model,
+            network, table, model._objective(self._Y), self._X, images[np.diff(self._Y.indptr)[images] > 0], model,
             seed=[self._seed, phase], device=self._device,
         )  # fmt: skip
 

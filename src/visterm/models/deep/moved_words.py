@@ -6,10 +6,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from visterm.core.threads import one_blas_thread
+from visterm.core.types import Doubles, Floats, Ints
 
 BLOCK_FLOATS = 2**21  # Number of relations in memory at a time: 8 MB for each of a few matrices
 RIDGE = 1e-6  # Added to the curvature, as a share of its mean diagonal; words don't move in directions without partners
@@ -22,14 +23,14 @@ TOLERANCE = 1e-5  # `_maximise` ends when a pass gains less than this share of t
 class Partners(NamedTuple):
     """Words whose relations are kept: old and new vectors, and the weight of each word."""
 
-    old: NDArray[np.float32]
-    new: NDArray[np.float32]
-    weights: NDArray[np.float32]
+    old: Floats
+    new: Floats
+    weights: Floats
 
 
 def move_words(
     old_words: ArrayLike, old_tags: ArrayLike, new_tags: ArrayLike, *, about_means: bool = False, penalty: float = 0.0
-) -> NDArray[np.float32]:
+) -> Floats:
     """Move the vectors of words that are not tags so that their relations to tags and words stay the same.
 
     Maximises equation (4) of "Sampled Image Tagging and Retrieval Methods on User Generated Content": over all words d
@@ -74,8 +75,7 @@ def move_words(
     tags = np.arange(len(before))
     if len(tags) > MAX_PARTNERS:
         tags = np.sort(np.random.default_rng(0).choice(len(before), MAX_PARTNERS, replace=False))
-    weights = np.full(len(tags), len(before) / len(tags), np.float32)
-    tag_partners = Partners(before[tags], after[tags], weights)
+    tag_partners = Partners(before[tags], after[tags], np.full(len(tags), len(before) / len(tags), np.float32))
     new_words = np.zeros((len(old), after.shape[1]), np.float32)
     with one_blas_thread():
         tag_curvature = _curvature(tag_partners)  # with thousands of tags, this takes most of the time
@@ -89,12 +89,12 @@ def move_words(
 
 
 def _maximise(
-    new_words: NDArray[np.float32],
-    old_words: NDArray[np.float32],
+    new_words: Floats,
+    old_words: Floats,
     damping: float,
     fixed: Partners,
-    fixed_curvature: NDArray[np.float64],
-    ids: NDArray[np.int64],
+    fixed_curvature: Doubles,
+    ids: Ints,
     among_words: bool,
 ) -> None:
     """Move the words `ids`, rows of `new_words`, in place until the sum of their relations stops growing.
@@ -128,18 +128,15 @@ def _maximise(
         if sweep == MAX_SWEEPS or (sweep > 0 and total - previous_total <= TOLERANCE * (total - first_total)):
             return
         previous_total, previous_rows = total, new_words[ids]
-        moving_partners = Partners(*(matrix[moving_slice] for matrix in partners))
         # Relations of two moving words count four times: (a + b)² ≤ 2a² + 2b², and they are in the sum twice
-        curvature = fixed_curvature + 4 * _curvature(moving_partners)
+        curvature = fixed_curvature + 4 * _curvature(Partners(*(matrix[moving_slice] for matrix in partners)))
         ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
         curvature[np.diag_indices_from(curvature)] += ridge + damping
         step = np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
         new_words[ids] = previous_rows + np.float32(step_share) * step
 
 
-def _sum_and_gradients(
-    rows: NDArray[np.float32], old: NDArray[np.float32], partners: Partners, moving_slice: slice
-) -> tuple[float, NDArray[np.float32]]:
+def _sum_and_gradients(rows: Floats, old: Floats, partners: Partners, moving_slice: slice) -> tuple[float, Floats]:
     """Return the sum of equation (4) over words `rows` and all partners, and its gradient for each of the words.
 
     A relation between two words that both move is in the sum twice, with either word as d, and so are its gradients.
@@ -160,7 +157,7 @@ def _sum_and_gradients(
     return total, gradients
 
 
-def _curvature(partners: Partners) -> NDArray[np.float64]:
+def _curvature(partners: Partners) -> Doubles:
     """Return a bound of the curvature of a word's sum, by σ' ≤ 1/4 with fixed partners; shape (width, width)."""
     V = partners.new.astype(np.float64)
     return (V.T * partners.weights.astype(np.float64)) @ V / 4

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from visterm.models.deep.tag_draws import Ints, TagDraws
+from visterm.core.types import Ints
+from visterm.models.deep.tag_draws import TagDraws
 from visterm.models.deep.word_table import WordTable
 
 MAX_DISTINCT_WORDS = 12
@@ -104,8 +105,7 @@ def drawn_rows(f: Tensor, tags: Ints, table: WordTable) -> RowPerDraw | RowPerWo
         drawn[tags] = True
         distinct = np.flatnonzero(drawn)
         if len(distinct) <= MAX_DISTINCT_WORDS * tags.shape[1]:
-            positions = (np.cumsum(drawn) - 1)[tags]
-            return RowPerWord(f, table.take(distinct), torch.from_numpy(positions))
+            return RowPerWord(f, table.take(distinct), torch.from_numpy((np.cumsum(drawn) - 1)[tags]))
     return RowPerDraw(f, table.take(tags).view(len(f), -1, f.shape[1]))
 
 

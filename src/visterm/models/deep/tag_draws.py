@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_count, check_number, check_size
+from visterm.core.types import Doubles, Ints
 from visterm.models.base import Limit
 
-Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 BACKGROUNDS: Final = ("exact", "subset", "adjacent")
@@ -59,8 +59,7 @@ class TagDraws:
         self._given, self._denied = sp.csr_array(Y > 0), sp.csr_array(Y < 0)
         self._background, self._subset_size = background, subset_size
         tag_counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float64)
-        weights = np.where(tag_counts > 0, np.maximum(tag_counts, 1) ** power, 0.0)
-        self._cumulated = np.cumsum(weights)
+        self._cumulated = np.cumsum(np.where(tag_counts > 0, np.maximum(tag_counts, 1) ** power, 0.0))
         self._subset = np.empty(0, np.int64)
 
     def start_epoch(self, rng: np.random.Generator) -> None:
@@ -87,7 +86,7 @@ class TagDraws:
             is_negative[:, :n_denied] |= has_denied
         return DrawnTags(positives, is_positive, negatives, is_negative & ~_has_tags(self._given, images, negatives))
 
-    def _from_distribution(self, uniforms: NDArray[np.float64]) -> Ints:
+    def _from_distribution(self, uniforms: Doubles) -> Ints:
         total = self._cumulated[-1]
         targets = uniforms.ravel() * total
         order = np.argsort(targets)  # searching for sorted values takes a third of the time
@@ -114,8 +113,7 @@ def draws_for(model: Any, Y: sp.csr_array, dim: int) -> TagDraws:
 def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
     """Draw n stored columns per row, without replacement if there are enough; return them, and flags: row not empty."""
     starts, lengths = stored.indptr[images].astype(np.int64), np.diff(stored.indptr)[images].astype(np.int64)
-    uniforms = rng.random((images.size, n))
-    draws = (uniforms * lengths[:, None]).astype(np.int64)
+    draws = (rng.random((images.size, n)) * lengths[:, None]).astype(np.int64)
     rows_with_enough = np.flatnonzero(lengths >= n)
     if rows_with_enough.size:
         sizes = lengths[rows_with_enough]
@@ -127,8 +125,7 @@ def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Gene
     has_any = np.broadcast_to(lengths[:, None] > 0, draws.shape).copy()
     if stored.nnz == 0:
         return np.zeros(draws.shape, np.int64), has_any
-    entry_index = np.where(has_any, starts[:, None] + draws, 0)
-    return stored.indices[entry_index].astype(np.int64), has_any
+    return stored.indices[np.where(has_any, starts[:, None] + draws, 0)].astype(np.int64), has_any
 
 
 def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
@@ -140,5 +137,4 @@ def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
     drawn = np.arange(images.size)[:, None] * n_tags + tags
     if keys.size == 0:
         return np.zeros(tags.shape, np.bool_)
-    positions = np.minimum(np.searchsorted(keys, drawn), keys.size - 1)
-    return np.asarray(keys[positions] == drawn)
+    return np.asarray(keys[np.minimum(np.searchsorted(keys, drawn), keys.size - 1)] == drawn)

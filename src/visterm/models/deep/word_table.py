@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.types import Floats, Ints
 from visterm.kernels.row_moves import move_drawn_rows
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 DEFAULT_DIM = 300  # Default width of vectors, from Ni et al.: Sampled image tagging
 BLOCK_ROWS = 16_384
@@ -103,9 +100,7 @@ def check_vectors(vectors: Floats, n_tags: int, dim: int | None) -> None:
     for start, block in _blocks(vectors):
         invalid_rows = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if invalid_rows.size:
-            raise DataError(
-                f"The word vector of tag {start + invalid_rows[0]} has infinite numbers or NaN. Set it to zeros."
-            )
+            raise DataError(f"The word vector of tag {start + invalid_rows[0]} has infinity or NaN. Set it to zeros.")
 
 
 def _blocks(vectors: Floats) -> Iterator[tuple[int, Floats]]:

@@ -6,13 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_size
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind
 from visterm.core.products import product
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Annotator
@@ -45,7 +44,7 @@ class LinearAnnotator(Annotator):
 
     explain = explain_linear
 
-    def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
+    def _keep(self, weights: Floats, intercept: Floats, X: Matrix) -> None:
         """Set the attributes learned from `X`: weights (n_features, n_tags) and intercept (n_tags,)."""
         if sp.issparse(X) or weights.shape[0] < weights.shape[1]:
             self.tag_rows_ = np.ascontiguousarray(np.vstack([weights, intercept]).T)
@@ -70,7 +69,7 @@ class LinearAnnotator(Annotator):
         if names not in ({"tag_rows_"}, {"weights_", "intercept_"}):
             raise DataError(f"There are {sorted(names)}; expected tag_rows_, or weights_ and intercept_")
 
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[Doubles, float]:
         if hasattr(self, "tag_rows_"):
             row = self.tag_rows_[tag].astype(np.float64)
             return row[:-1], float(row[-1])

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from visterm.core.checks import check_count, check_size, check_tags
@@ -16,7 +15,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix, MatrixLike
+from visterm.core.types import Doubles, Floats, Ints, Matrix, MatrixLike
 from visterm.models.base import Limit, row_blocks
 from visterm.models.linear.base import MAX_WEIGHT_BYTES
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
@@ -125,8 +124,7 @@ class Ease(Ridge):
             return
         self.check_settings()
         given = self.weighted(Y)
-        counts = np.asarray(given.sum(axis=0))
-        self.inputs_ = np.sort(np.argsort(-counts, kind="stable")[: self.max_inputs])
+        self.inputs_ = np.sort(np.argsort(-np.asarray(given.sum(axis=0)), kind="stable")[: self.max_inputs])
         self.given_ = sp.csr_array(given[:, self.inputs_])
         n_inputs, n_tags = self.inputs_.size, Y.shape[1]
         check_size(
@@ -145,11 +143,10 @@ class Ease(Ridge):
             weights[self.inputs_, np.arange(n_inputs)] = 0
             others = np.setdiff1d(np.arange(n_tags), self.inputs_)
             for rows in row_blocks(others.size, 8 * n_inputs):
-                moments = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_)
-                weights[others[rows]] = moments @ inverse
+                weights[others[rows]] = dense(given[:, others[rows]].T.astype(np.float64) @ self.given_) @ inverse
         self.tag_rows_ = weights
 
-    def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
+    def _keep(self, weights: Floats, intercept: Floats, X: Matrix) -> None:
         self.tag_rows_ = np.ascontiguousarray(np.vstack([weights, intercept]).T)
 
     def _image_rows(self, X: Matrix) -> Matrix:
@@ -165,16 +162,16 @@ class Ease(Ridge):
             raise DataError(f"tag_rows_ has {self.tag_rows_.shape[1]} columns; expected {width}")
         super()._check_learned()
 
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[Doubles, float]:
         if not hasattr(self, "given_"):
             return super()._scorer(x, tag)
         return np.asarray(self.given_ @ self.tag_rows_[tag].astype(np.float64)), 0.0
 
-    def _inverse(self) -> NDArray[np.float64]:
+    def _inverse(self) -> Doubles:
         return inverse_gram(gram(self.given_), self.alpha_)
 
 
-def gram(given: sp.csr_array) -> NDArray[np.float64]:
+def gram(given: sp.csr_array) -> Doubles:
     """Return ``YᵀY`` as an array, without the same matrix as CSR."""
     by_tag, n_tags = sp.csr_array(given.T, dtype=np.float64), given.shape[1]
     products = np.empty((n_tags, n_tags))
@@ -183,7 +180,7 @@ def gram(given: sp.csr_array) -> NDArray[np.float64]:
     return products
 
 
-def inverse_gram(gram: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
+def inverse_gram(gram: Doubles, alpha: float) -> Doubles:
     """Return ``(gram + alpha I)⁻¹`` of a symmetric matrix, which it overwrites."""
     gram[np.diag_indices_from(gram)] += alpha
     factor, _ = lapack.dpotrf(gram.T, lower=0, overwrite_a=1)  # in Fortran order, without a copy
@@ -233,9 +230,7 @@ def choose_alpha(given: sp.csr_array, rng: np.random.Generator) -> float:
     return float(ALPHAS[best])
 
 
-def reciprocal_ranks(
-    known: sp.csr_array, B: NDArray[np.float32], images: NDArray[np.int64], hidden: NDArray[np.int64]
-) -> Iterator[NDArray[np.float64]]:
+def reciprocal_ranks(known: sp.csr_array, B: Floats, images: Ints, hidden: Ints) -> Iterator[Doubles]:
     """Yield the reciprocal rank of each image's hidden tag among all tags that it lacks in `known`, in blocks."""
     for part in row_blocks(images.size, 8 * B.shape[1]):
         rows = known[images[part]]

@@ -9,21 +9,18 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.products import column_means, dense, product
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Doubles, Ints, Matrix, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator, Limit, row_blocks
 from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
-
-Doubles = NDArray[np.float64]
 
 GAMMAS = (1.0, 3.0)
 ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Penalties to try, from strong to weak
@@ -119,8 +116,7 @@ class KernelRidge(Annotator):
         scores = np.empty((X.shape[0], self.n_tags_), np.float32)
         with one_blas_thread():
             for part in row_blocks(X.shape[0], 8 * self.rows_.shape[0]):
-                kernel = self._kernel(rows[part], self.rows_).astype(np.float32)
-                scores[part] = product(kernel, self.dual_)
+                scores[part] = product(self._kernel(rows[part], self.rows_).astype(np.float32), self.dual_)
         scores += self.frequencies_
         return scores
 
@@ -135,7 +131,7 @@ class KernelRidge(Annotator):
     def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
         return np.asarray(np.exp(squared_distances(A, B) * (-self.gamma_ / self.width_)))
 
-    def _choose(self, rows: Matrix, given: sp.csr_array, sample: NDArray[np.int64]) -> tuple[float, float, float]:
+    def _choose(self, rows: Matrix, given: sp.csr_array, sample: Ints) -> tuple[float, float, float]:
         """Return γ, the penalty and the mean squared distance; choose settings of None by leave-one-out on a sample."""
         distances = squared_distances(rows[sample], rows[sample])
         bandwidth = float(distances.sum()) / max(sample.size * (sample.size - 1), 1) or 1.0

@@ -17,14 +17,13 @@ from scipy.special import expit
 from visterm.core.checks import check_number
 from visterm.core.learned import Kind, Number
 from visterm.core.products import dense, product
-from visterm.core.progress import Progress
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import mean_square_norm
-from visterm.models.stopping import OnEpoch, hold_out
+from visterm.models.stopping import Judged, Watch, hold_out
 
 ALPHAS = tuple(
     10.0 ** (step / 2) for step in range(0, -11, -1)
@@ -78,15 +77,7 @@ class Logistic(LinearAnnotator):
     valid_share: float = 0.1
     random_state: RandomState = 0
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         check_weight_size(X.shape[1], Y.shape[1], "Logistic")
         given = sp.csr_array(Y > 0, dtype=np.float32)
@@ -94,8 +85,7 @@ class Logistic(LinearAnnotator):
             solver = LogisticSolver(X, given)
             self.alpha_ = DEFAULT_ALPHA if self.alpha is None else float(self.alpha)
             if self.alpha is None:
-                share = self.share_to_hold_out if valid is None else 0.0
-                training_ids, held_out = hold_out(X.shape[0], share, rng)
+                training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out if valid is None else 0.0, rng)
                 rows, tags = (X[held_out], given[held_out]) if valid is None else (valid[0], sp.csr_array(valid[1] > 0))
                 if rows.shape[0] and tags.nnz:
                     self.alpha_ = solver.choose_alpha(training_ids if held_out.size else None, rows, tags)
@@ -180,9 +170,7 @@ class LogisticSolver:
             W, b = parts[:d] / units, parts[d] / bias_units
             scores = np.asarray(product(rows, W), np.float32)
             scores += b
-            loss = float(np.logaddexp(0, scores).sum(dtype=np.float64)) - float(
-                scores[image, tag].sum(dtype=np.float64)
-            )
+            loss = float(np.logaddexp(0, scores).sum(dtype=np.float64) - scores[image, tag].sum(dtype=np.float64))
             probabilities = expit(scores, out=scores)
             gradient = np.empty_like(parts)
             gradient[:d] = (product(rows.T, probabilities) - moments + np.float32(penalty) * W) / units

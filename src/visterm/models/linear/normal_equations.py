@@ -7,13 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh, lapack
 
 from visterm.core.products import column_means, dense
-from visterm.core.types import Matrix
-
-Doubles = NDArray[np.float64]
+from visterm.core.types import Doubles, Floats, Matrix
 
 DIRECT_SIZE = 6000  # Largest square system (275 MiB) to solve by factorisation; above, by conjugate gradients
 CG_TOLERANCE = 1e-5
@@ -26,8 +23,8 @@ MIN_LEFT_OVER = 1e-12  # Avoids a division by zero if a row alone determines its
 class LinearFit(NamedTuple):
     """Weights of linear functions ``x · weights + intercept``."""
 
-    weights: NDArray[np.float32]  # shape (n_features, n_targets)
-    intercept: NDArray[np.float32]  # shape (n_targets,)
+    weights: Floats  # shape (n_features, n_targets)
+    intercept: Floats  # shape (n_targets,)
 
 
 def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
@@ -93,19 +90,18 @@ def mean_square_norm(X: Matrix) -> float:
     return max(mean_square - float(mean @ mean), ROUNDING * mean_square) or 1.0
 
 
-def with_intercept(weights: Doubles | NDArray[np.float32], mean_x: Doubles, mean_t: Doubles) -> LinearFit:
+def with_intercept(weights: Doubles | Floats, mean_x: Doubles, mean_t: Doubles) -> LinearFit:
     """Return weights with the intercepts that map mean rows to mean targets."""
-    intercept = mean_t - mean_x @ weights
-    return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
+    return LinearFit(np.asarray(weights, np.float32), np.asarray(mean_t - mean_x @ weights, np.float32))
 
 
-def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:
+def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> Floats:
     """Solve ``(XᶜᵀXᶜ + αI) W = XᶜᵀTᶜ`` for many columns at a time, without forming the square matrix."""
 
-    def forward(V: NDArray[np.float32]) -> NDArray[np.float32]:
+    def forward(V: Floats) -> Floats:
         return np.asarray(X @ V - (mean_x @ V).astype(np.float32))
 
-    def backward(R: NDArray[np.float32]) -> NDArray[np.float32]:
+    def backward(R: Floats) -> Floats:
         return np.asarray(X.T @ R - np.outer(mean_x, R.sum(axis=0)).astype(np.float32))
 
     weights = np.empty((X.shape[1], T.shape[1]), np.float32)

@@ -9,12 +9,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
 from visterm.core.learned import Kind, Number
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Doubles, Ints, Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
@@ -28,8 +27,8 @@ class PenaltyChoice(NamedTuple):
     """The penalty (1 without data to choose by), and its leave-one-out predictions, (n, n_tags), for `rows`."""
 
     alpha: float
-    rows: NDArray[np.int64]
-    predicted: NDArray[np.float64]
+    rows: Ints
+    predicted: Doubles
 
 
 def choose_penalty(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
 from visterm.core.checks import check_number, check_size, check_tags
@@ -18,16 +18,13 @@ from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix, MatrixLike, RandomState
+from visterm.core.types import Doubles, Floats, Matrix, MatrixLike, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Limit
 from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
 from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
 from visterm.models.neighbours.distances import row_squares
-
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 TEXT_WEIGHTS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Weights of the text to choose from: the deviation of its scores as a share of that of the photos' scores. From nearly
@@ -249,9 +246,7 @@ class TextRidge(LinearAnnotator):
             return np.zeros((n_tags, self.n_features_in_), np.float32)
         rows = np.asarray(vectors, np.float32)
         if rows.shape != (n_tags, self.n_features_in_):
-            expected = (
-                f"the shape {(n_tags, self.n_features_in_)}: a row for each tag, as wide as the features of images"
-            )
+            expected = f"the shape {(n_tags, self.n_features_in_)}: a row per tag, as wide as the features of images"
             advice = "Take vectors from the text tower of the images' network."
             raise ShapeError(setting="word_vectors", value=rows.shape, expected=expected, advice=advice)
         if not np.isfinite(rows).all():
@@ -294,10 +289,9 @@ class TextRidge(LinearAnnotator):
         """Add the steps from features to scores, see `WritesSteps`."""
         return super().write_steps(steps, steps.unit(x, self.n_features_in_))
 
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[Doubles, float]:
         weights, bias = super()._scorer(x, tag)
-        length = float(np.sqrt(row_squares(x)[0]))
-        return weights / (length or 1.0), bias
+        return weights / (float(np.sqrt(row_squares(x)[0])) or 1.0), bias
 
 
 def _unit(X: Matrix) -> Matrix:

@@ -7,11 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.products import dense
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Matrix
 from visterm.models.base import Blocks
 
 
@@ -55,14 +54,14 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def row_squares(X: Matrix) -> NDArray[np.float64]:
+def row_squares(X: Matrix) -> Doubles:
     """Return the squared length of each row, summed in float64."""
     if isinstance(X, sp.sparray):
         return np.asarray(X.astype(np.float64).power(2).sum(axis=1))
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 
 
-def squared_distances(A: Matrix, B: Matrix) -> NDArray[np.float64]:
+def squared_distances(A: Matrix, B: Matrix) -> Doubles:
     """Return the squared Euclidean distances of rows, shape (n_a, n_b), from products in the dtype of the rows."""
     products = np.asarray(dense(A @ B.T), np.float64)
     squares = [row_squares(rows.astype(np.float64)) for rows in (A, B)]

@@ -11,20 +11,19 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Floats, Ints, Matrix, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator, Limit, row_blocks
 
-Ids: TypeAlias = NDArray[np.int64]
-Cosines: TypeAlias = NDArray[np.float32]
+Ids: TypeAlias = Ints
+Cosines: TypeAlias = Floats
 
 NEIGHBORS = (10, 20, 40, 80, 160)
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -227,8 +226,7 @@ class Knn(VotingAnnotator):
         """
         k = min(self.n_neighbors_, self.rows_.shape[0])
         check_size(math.prod(self.given_.shape), MAX_TAGS_BYTES, "Tags of training images", "Fit the model ridge.")
-        cosines = steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T)
-        similarities, ids = steps.top(cosines, k)
+        similarities, ids = steps.top(steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T), k)
         shares = steps.add("Pow", steps.add("Max", similarities, 0.0), self.power_)
         shares = steps.add("Where", steps.add("Greater", similarities, 0.0), shares, np.zeros(1))
         shares = steps.add("Div", shares, steps.add("Max", steps.affine(shares, np.ones((k, 1))), SMALLEST_FLOAT))

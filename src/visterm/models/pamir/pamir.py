@@ -18,17 +18,17 @@ from visterm.core.learned import Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix, MatrixLike
+from visterm.core.types import Doubles, Floats, Ints, Matrix, MatrixLike
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.kernels.passive_aggressive import JudgedQueries, rank_triplets, rank_violators
 from visterm.metrics.retrieval import TOP_IMAGES, gains_of, rank_queries
 from visterm.models.base import Limit, row_blocks
-from visterm.models.epochs import EpochSums, Floats, Measure, Validation, Weights
+from visterm.models.epochs import EpochSums, Measure, Weights
 from visterm.models.linear.base import with_ones
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
 from visterm.models.ranking.training import RankingState, Training, TrainingContext, image_rows, positive_tags
-from visterm.models.stopping import HeldOutFit, OnEpoch
+from visterm.models.stopping import HeldOutFit, Judged, OnEpoch, Watch
 
 P10_RANKS = 10  # Number of ranks that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")
@@ -121,8 +121,7 @@ class TopTripletTraining(TripletTraining):
 
     def run_epoch(self, rate: float) -> EpochSums:
         """Draw one triplet per pair of query and relevant image; `rate` is the maximum step."""
-        sums = super().run_epoch(rate)
-        return sums._replace(draws=self._n_trials / max(1, self.n_pairs))
+        return super().run_epoch(rate)._replace(draws=self._n_trials / max(1, self.n_pairs))
 
     def _has_order(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
         has_order = super()._has_order(relevant)
@@ -157,7 +156,7 @@ def rank_weights(loss: str, n_images: int) -> Floats:
     return np.asarray(weights, np.float32)
 
 
-def ideal_gains(starts: NDArray[np.int64], gains: Floats) -> NDArray[np.float64]:
+def ideal_gains(starts: Ints, gains: Floats) -> Doubles:
     """Return the ideal discounted gain of each query q, whose gains are ``gains[starts[q]:starts[q + 1]]``."""
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((-gains, queries))
@@ -294,7 +293,7 @@ class Pamir(LinearRanker):
                     raise ShapeError(
                         f"The validation Q has {validation.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
                     )
-            self._learn(X, positive_tags(Y), queries, rng, validation, monitor or SILENT, on_epoch)
+            self._learn(X, positive_tags(Y), queries, rng, validation, Watch(monitor or SILENT, on_epoch))
         return self
 
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
@@ -314,20 +313,12 @@ class Pamir(LinearRanker):
             self.tag_rows_[:, -1] = previous_rows[:, -1] - mean_changes
         return self
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: Validation | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         positives = positive_tags(Y)
         idf = _idf(positives)
         judged = None if valid is None else JudgedImages(valid[0], self._queries_of(positive_tags(valid[1]), idf, rng))
-        self._learn(X, positives, self._queries_of(positives, idf, rng), rng, judged, monitor, on_epoch)
+        self._learn(X, positives, self._queries_of(positives, idf, rng), rng, judged, watch)
 
     def _learn(
         self,
@@ -336,8 +327,7 @@ class Pamir(LinearRanker):
         queries: Queries,
         rng: np.random.Generator,
         validation: JudgedImages | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        watch: Watch,
     ) -> None:
         """Learn the weights from queries, then the bias from the tags that images have."""
         if queries.relevant.nnz == 0:
@@ -351,7 +341,7 @@ class Pamir(LinearRanker):
             training_queries = queries if training_ids is None else queries.among(training_ids)
             training = self._triplets(X, training_ids, training_queries, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                self._train(training, state, epochs, self._measure_queries(valid), team, monitor, on_epoch)
+                self._train(training, state, epochs, self._measure_queries(valid), team, watch)
             del state, training  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, X[training_ids], positives[training_ids])

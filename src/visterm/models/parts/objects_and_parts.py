@@ -9,24 +9,25 @@ from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from visterm.core.checks import check_flag, check_k, check_magnitude, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Listed, Whole
 from visterm.core.threads import resolve_jobs, standing_team
-from visterm.core.types import Matrix, MatrixLike, PairRanking
+from visterm.core.types import Floats, Ints, Matrix, MatrixLike, PairRanking
 from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
-from visterm.models.epochs import Floats, Measure, Validation, Weights
+from visterm.models.epochs import Measure, Weights
 from visterm.models.parts.related_training import RelatedImages, RelatedTraining, RowLayout
 from visterm.models.parts.relations import Quadruplets, check_relations, listed_and_suggested
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
-from visterm.models.ranking.image_sides import Ints, StepSettings
+from visterm.models.ranking.image_sides import StepSettings
 from visterm.models.ranking.training import Training, TrainingContext
 from visterm.models.ranking.warp import Objective, rank_weights
+from visterm.models.stopping import Judged
 
 MAX_VALUE = 1e37  # The sum of three such numbers doesn't overflow float32
 EXAMPLES_PER_PART = 16  # Constant, so the parts don't depend on the number of threads
@@ -77,7 +78,7 @@ def ranks_of_pairs(
     objects: ArrayLike,
     parts: ArrayLike,
     n_jobs: int | None = None,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return the rank, from 0, of the pair of tags `objects` and `parts` of each row in the order of `best_pairs`.
 
     Raises the same errors as `best_pairs`, and DataError if a tag doesn't exist.
@@ -94,9 +95,7 @@ def _check_scores(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms) -> tuple
     A, B = (np.ascontiguousarray(scores, np.float32) for scores in (A, B))
     n_tags = len(terms.F)
     if A.ndim != 2 or A.shape != B.shape or A.shape[1] != n_tags:
-        raise ShapeError(
-            f"A has the shape {A.shape}, B {B.shape}; expected (n, {n_tags}) for both, as F has {n_tags} tags."
-        )
+        raise ShapeError(f"A has the shape {A.shape}, B {B.shape}; expected (n, {n_tags}) for both, the tags of F.")
     _check_finite("A", A)
     _check_finite("B", B)
     return A, B, terms
@@ -108,7 +107,7 @@ def _check_finite(name: str, values: Floats) -> None:
     check_magnitude(values, MAX_VALUE, name)
 
 
-def known_tags(name: str, tag_ids: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
+def known_tags(name: str, tag_ids: ArrayLike, n: int, n_tags: int) -> Ints:
     """Return the tags of n rows as int64; raises ShapeError without one per row, DataError if one is unknown."""
     tags = np.asarray(tag_ids)
     if tags.shape != (n,) or not (np.issubdtype(tags.dtype, np.integer) or n == 0):
@@ -325,8 +324,7 @@ class ObjectsAndParts(EmbeddingRanker):
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
         """Learn the rows of new tags, which have no relations; see `PairRanker.add_tags`."""
         super().add_tags(X, Y_new)
-        n_new = self.n_tags_ - len(self.relation_rows_)
-        zeros = np.zeros((n_new, self.relation_rows_.shape[1]), np.float32)
+        zeros = np.zeros((self.n_tags_ - len(self.relation_rows_), self.relation_rows_.shape[1]), np.float32)
         self.relation_rows_ = np.concatenate([self.relation_rows_, zeros])
         return self
 
@@ -380,8 +378,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         image_map, tag_rows = weights
-        block = min(self.block or context.block, max(1, positives.nnz))
-        steps = StepSettings(block, self.max_norm)
+        steps = StepSettings(min(self.block or context.block, max(1, positives.nnz)), self.max_norm)
         rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         side = RelatedImages(
             X, image_map, tag_rows, steps, layout=self._layout(), alpha=self.alpha, rate_factor=rate_factor,
@@ -399,7 +396,7 @@ class ObjectsAndParts(EmbeddingRanker):
         text = "" if mean_rank is None else f"mean rank {mean_rank:,.1f} of {self.n_tags_**2:,} pairs"
         return {"map": None, "mean_rank": mean_rank}, text
 
-    def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
+    def _measure_map(self, judged: Judged, known: sp.csr_array | None = None) -> Measure | None:
         """Return the measure of the weights: with relations, the negative mean rank of pairs of labels."""
         self._measures_ranks = False
         if judged is None or not len(self.part_of_):

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Floats, Ints, Matrix
 from visterm.kernels.pairs import add_contexts, draw_contexts, move_contexts
 from visterm.kernels.rows import dense_rows
-from visterm.models.epochs import Floats
-from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.warp import Objective, PairTraining
 
 
@@ -108,7 +106,7 @@ class RelatedTraining(PairTraining):
         self._first_partner = np.concatenate([[0], np.cumsum(n_partners)]).astype(np.int64)
         self._context_seed = self._seed + 1  # a separate stream: other draws are the same as without relations
 
-    def _run_block(self, examples: Ints) -> NDArray[np.float64]:
+    def _run_block(self, examples: Ints) -> Doubles:
         n, tags = examples.size, self._tags[examples]
         contexts, entries = np.empty(n, np.int64), np.zeros(n, np.int64)
         draw_contexts(

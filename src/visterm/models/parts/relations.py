@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_size
 from visterm.core.errors import DataError, ShapeError
-from visterm.core.types import MatrixLike, RandomState
+from visterm.core.types import Ints, MatrixLike, RandomState
 
 MAX_SIMILARITY_BYTES = 2 << 30
 
@@ -19,10 +19,10 @@ MAX_SIMILARITY_BYTES = 2 << 30
 class QuadrupletBlock(NamedTuple):
     """n quadruplets (I_o, L_o, I_p, L_p): four int64 arrays of shape (n,), rows and columns of Y."""
 
-    object_images: NDArray[np.int64]
-    objects: NDArray[np.int64]
-    part_images: NDArray[np.int64]
-    parts: NDArray[np.int64]
+    object_images: Ints
+    objects: Ints
+    part_images: Ints
+    parts: Ints
 
 
 class Quadruplets:
@@ -102,8 +102,7 @@ class Quadruplets:
         n_in_short_rows = n_shared * (n_parts - 1)
         is_short = index < n_in_short_rows
         offset = np.where(is_short, index, index - n_in_short_rows)
-        per_row = np.where(is_short, n_parts - 1, n_parts)
-        row, column = np.divmod(offset, per_row)
+        row, column = np.divmod(offset, np.where(is_short, n_parts - 1, n_parts))
         column += is_short & (column >= row)
         row += np.where(is_short, 0, n_shared)
         return QuadrupletBlock(
@@ -114,7 +113,7 @@ class Quadruplets:
         )
 
 
-def check_relations(relations: ArrayLike, n_tags: int, setting: str | None = None) -> NDArray[np.int64]:
+def check_relations(relations: ArrayLike, n_tags: int, setting: str | None = None) -> Ints:
     """Return relations (part, whole) as int64, sorted and without duplicates, shape (n, 2).
 
     Raises ShapeError if they are not pairs of whole numbers from 0 to `n_tags` - 1; DataError if a tag is part of
@@ -143,8 +142,8 @@ def check_relations(relations: ArrayLike, n_tags: int, setting: str | None = Non
 class _Sides(NamedTuple):
     """The images of a relation's whole and part; images with both tags come first, in the same order on both sides."""
 
-    wholes: NDArray[np.int64]
-    parts: NDArray[np.int64]
+    wholes: Ints
+    parts: Ints
     n_shared: int
 
 
@@ -158,13 +157,11 @@ def _sides(by_tag: sp.csc_array, part_tag: int, whole_tag: int) -> _Sides:
     return _Sides(np.concatenate((both, others[0])), np.concatenate((both, others[1])), both.size)
 
 
-def _concatenate(arrays: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _concatenate(arrays: list[Ints]) -> tuple[Ints, Ints]:
     return np.concatenate(arrays), np.cumsum([0, *(array.size for array in arrays)])
 
 
-def listed_and_suggested(
-    pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags: int, weight: float
-) -> sp.csr_array:
+def listed_and_suggested(pairs: Ints, siblings: Ints, n_tags: int, weight: float) -> sp.csr_array:
     """Return how certain it is that each tag is a part of each whole: 1 for known relations, at most 1 for suggestions.
 
     Wholes are similar if they are siblings with known parts; for a whole without such siblings, if they share parts
@@ -184,7 +181,7 @@ def listed_and_suggested(
     return certainties
 
 
-def _similarity(listed: sp.csr_array, siblings: NDArray[np.int64]) -> sp.csr_array:
+def _similarity(listed: sp.csr_array, siblings: Ints) -> sp.csr_array:
     """Return the similarity of other wholes to each whole; rows sum to 1, or to 0 if no whole is similar."""
     n_parts = np.diff(listed.indptr)
     n_wholes = np.bincount(listed.indices).astype(np.int64)

@@ -11,18 +11,17 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_count, check_flag, check_number
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.kernels.row_moves import limit_norms
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
-from visterm.models.epochs import SCHEDULES, Floats, Weights, mean_length
+from visterm.models.epochs import SCHEDULES, Weights, mean_length
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.ranker import PairRanker
 from visterm.models.ranking.training import RankingState, Training, TrainingContext
@@ -171,7 +170,7 @@ class EmbeddingRanker(PairRanker):
     standardize: bool = True
     block: int | None = None
 
-    image_map_: NDArray[np.float32] = field(init=False)
+    image_map_: Floats = field(init=False)
     constant_: float = field(init=False, default=0.0)
 
     pair_training: ClassVar[type[PairTraining]] = PairTraining  # Trains on the pairs
@@ -192,7 +191,7 @@ class EmbeddingRanker(PairRanker):
         rows, divisors = self._rows_and_divisors(X)
         return (rows / divisors).astype(np.float32) if hasattr(self, "tag_spread_") else rows
 
-    def _rows_and_divisors(self, X: Matrix) -> tuple[Floats, NDArray[np.float64]]:
+    def _rows_and_divisors(self, X: Matrix) -> tuple[Floats, Doubles]:
         """Return the image rows of training, and their divisors for standardized scores, shape (n_images, 1)."""
         rows = np.asarray(X @ self.image_map_, np.float32)
         if self.tag_rows_.shape[1] > rows.shape[1]:
@@ -200,7 +199,7 @@ class EmbeddingRanker(PairRanker):
         if not hasattr(self, "tag_spread_"):
             return rows, np.ones((len(rows), 1))
         spread = rows @ self.tag_spread_
-        squares: NDArray[np.float64] = np.einsum("ij,ij->i", spread, spread, dtype=np.float64)
+        squares: Doubles = np.einsum("ij,ij->i", spread, spread, dtype=np.float64)
         return rows, np.sqrt(self.damping_ + squares)[:, None]
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
@@ -214,7 +213,7 @@ class EmbeddingRanker(PairRanker):
             scores = steps.add("Div", scores, steps.add("Sqrt", steps.add("Add", squares, self.damping_)))
         return str(scores)
 
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[Doubles, float]:
         dim = self.image_map_.shape[1]
         row = self.tag_rows_[tag].astype(np.float64)
         row /= self._rows_and_divisors(x)[1].item()
@@ -322,9 +321,9 @@ def standardized(rows: Floats) -> tuple[Floats, Floats, float]:
 class RidgeFactors(NamedTuple):
     """Factors of scores: ``x · A · v_t + b_t`` for an image with the features x, float32."""
 
-    image_map: NDArray[np.float32]  # A, shape (n_features, rank)
-    tag_rows: NDArray[np.float32]  # rows v_t, shape (n_tags, rank)
-    intercepts: NDArray[np.float32]  # b_t, shape (n_tags,)
+    image_map: Floats  # A, shape (n_features, rank)
+    tag_rows: Floats  # rows v_t, shape (n_tags, rank)
+    intercepts: Floats  # b_t, shape (n_tags,)
 
 
 def ridge_factors(

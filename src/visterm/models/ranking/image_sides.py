@@ -9,12 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Ints, Matrix
 from visterm.kernels.row_moves import make_rule, move_rows
 from visterm.kernels.rows import Rows, add_outer, add_steps, dense_rows, embed, sparse_rows
-from visterm.models.epochs import Floats
-
-Ints = NDArray[np.int64]
 
 MIN_DENSITY = 0.1
 """Minimum share of values other than 0 to multiply features as dense arrays. Their storage does not matter, so that

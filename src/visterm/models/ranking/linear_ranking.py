@@ -7,15 +7,14 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
 from visterm.core.learned import Array, Kind, Number
-from visterm.core.types import Matrix
+from visterm.core.types import Doubles, Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
-from visterm.models.epochs import Floats, Weights, mean_length
+from visterm.models.epochs import Weights, mean_length
 from visterm.models.linear.base import with_ones
 from visterm.models.ranking.ranker import PairRanker
 
@@ -49,7 +48,7 @@ class LinearRanker(PairRanker):
 
     explain = explain_linear
 
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[Doubles, float]:
         row = self.tag_rows_[tag].astype(np.float64)
         return row[:-1], float(row[-1])
 

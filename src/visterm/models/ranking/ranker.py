@@ -11,17 +11,16 @@ from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix, MatrixLike
+from visterm.core.types import Floats, Ints, Matrix, MatrixLike
 from visterm.data.tag_queries import hold_one_out
 from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Validation, Weights, epoch_record
+from visterm.models.epochs import EpochAnnotator, EpochSums, Measure, Weights, epoch_record
 from visterm.models.ranking.training import (
     MAX_TAG_BLOCK,
     FileCheckpoints,
@@ -33,9 +32,9 @@ from visterm.models.ranking.training import (
     fit_new_tags,
     positive_tags,
 )
-from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out
+from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, Judged, OnEpoch, Watch, hold_out
 
-Images: TypeAlias = NDArray[np.int64]
+Images: TypeAlias = Ints
 Train: TypeAlias = Callable[[Matrix, sp.csr_array, RankingState, int, Measure | None], None]
 
 MIX_ROWS = 4096  # Number of weight rows that a thread averages at a time
@@ -170,7 +169,7 @@ class PairRanker(EpochAnnotator):
 
                 self._epochs(
                     state, self.epochs, self._measure_map(valid), run_epoch,
-                    monitor=monitor, on_epoch=on_epoch, task=task, steps=0, after_epoch=offer_checkpoint,
+                    watch=Watch(monitor, on_epoch), task=task, steps=0, after_epoch=offer_checkpoint,
                 )  # fmt: skip
         return self
 
@@ -224,22 +223,14 @@ class PairRanker(EpochAnnotator):
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         """Make the training that changes `weights`."""
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: Validation | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         positives = self._positives(Y)
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
         fit = self._fit_open if self.chooses_epochs else self._fit_fixed
-        fit(X, positives, valid, rng, self._trainer(rng, monitor, on_epoch))
+        fit(X, positives, valid, rng, self._trainer(rng, watch))
 
     def finish(self, X: Matrix, Y: sp.csr_array, *, monitor: Progress) -> None:
         """Continue the last training from its best weights, on all images, see `FinishesFits`.
@@ -247,38 +238,28 @@ class PairRanker(EpochAnnotator):
         With a fixed schedule, train from the start for the best number of epochs.
         """
         rng, positives = as_generator(self.random_state), self._positives(Y)
-        train = self._trainer(rng, monitor, None)
+        train = self._trainer(rng, Watch(monitor))
         if self._unfinished is not None:
             self._finish(X, positives, self._unfinished, train)
         else:
-            state = RankingState(weights=self._start(X, positives.shape[1], rng))
-            train(X, positives, state, self.n_epochs_, None)
+            train(X, positives, RankingState(weights=self._start(X, positives.shape[1], rng)), self.n_epochs_, None)
         self._unfinished = None
 
-    def _trainer(self, rng: np.random.Generator, monitor: Progress, on_epoch: OnEpoch | None) -> Train:
+    def _trainer(self, rng: np.random.Generator, watch: Watch) -> Train:
         """Return a function that trains on rows and tags, from a state."""
 
-        def train(
-            X: Matrix, positives: sp.csr_array, state: RankingState, epochs: int, measure: Measure | None
-        ) -> None:
+        def train(X: Matrix, tags: sp.csr_array, state: RankingState, epochs: int, measure: Measure | None) -> None:
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                context = TrainingContext(rng, team, True, block_for(positives.nnz, positives.shape[1]))
-                training = self._training(X, positives, state.weights, context)
+                context = TrainingContext(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                training = self._training(X, tags, state.weights, context)
                 if state.training_state:
                     training.load_state(state.training_state)
-                self._train(training, state, epochs, measure, team, monitor, on_epoch)
+                self._train(training, state, epochs, measure, team, watch)
 
         return train
 
     def _train(
-        self,
-        training: Training,
-        state: RankingState,
-        epochs: int,
-        measure: Measure | None,
-        team: Team,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
+        self, training: Training, state: RankingState, epochs: int, measure: Measure | None, team: Team, watch: Watch
     ) -> None:
         def run_epoch(rate: float) -> None:
             training.growth = state.growth_in(state.epoch)
@@ -286,19 +267,17 @@ class PairRanker(EpochAnnotator):
             state.training_state = training.state()
             self._publish_means(state, team)
 
-        self._epochs(state, epochs, measure, run_epoch, monitor=monitor, on_epoch=on_epoch)
+        self._epochs(state, epochs, measure, run_epoch, watch=watch)
 
-    def _fit_fixed(
-        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator, train: Train
-    ) -> None:
+    def _fit_fixed(self, X: Matrix, given: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train) -> None:
         """Train on a part of the images, which held-out images stop, then on all images from the start.
 
         With validation images there is one training, on all images.
         """
         for training_ids, held_out, epochs in self._trainings(X.shape[0], valid, rng):
-            rows, tags = (X, positives) if training_ids is None else (X[training_ids], positives[training_ids])
-            state = RankingState(weights=self._start(X, positives.shape[1], rng))
-            measure = self._measure_map(valid if held_out is None else (X[held_out], positives[held_out]))
+            rows, tags = (X, given) if training_ids is None else (X[training_ids], given[training_ids])
+            state = RankingState(weights=self._start(X, given.shape[1], rng))
+            measure = self._measure_map(valid if held_out is None else (X[held_out], given[held_out]))
             train(rows, tags, state, epochs, measure)
             del state  # the next training needs its memory
             if held_out is not None:
@@ -312,8 +291,7 @@ class PairRanker(EpochAnnotator):
         Without validation images there are two trainings: on a part of the images, until held-out images stop it, then
         on all images for the best number of epochs; `history_` is that of the first training.
         """
-        share = self.share_to_hold_out if valid is None else 0.0
-        training_ids, held_out = hold_out(n_images, share, rng)
+        training_ids, held_out = hold_out(n_images, self.share_to_hold_out if valid is None else 0.0, rng)
         self.n_held_out_ = held_out.size
         if not self.n_held_out_:
             yield None, None, self.epochs
@@ -323,31 +301,29 @@ class PairRanker(EpochAnnotator):
         yield None, None, self.n_epochs_
         self.history_ = history
 
-    def _fit_open(
-        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator, train: Train
-    ) -> None:
+    def _fit_open(self, X: Matrix, given: sp.csr_array, valid: Judged, rng: np.random.Generator, train: Train) -> None:
         """Fit, and choose the number of epochs.
 
         `Wsabie` describes the method and its defaults, which were chosen on held-out rows of photos (visterms, blobs
         and features of a network), of texts and of images known only by number.
         """
-        X_train, tags, validation, held_out = X, positives, valid, np.empty(0, np.int64)
+        X_train, tags, validation, held_out = X, given, valid, np.empty(0, np.int64)
         by_number = getattr(self, "by_number_", False)
         self.n_held_out_ = 0
         if valid is None and by_number:
-            n_with_several = np.count_nonzero(np.diff(positives.indptr) > 1)
+            n_with_several = np.count_nonzero(np.diff(given.indptr) > 1)
             n_held_out = min(MAX_HELD_OUT_TAGS, round(self.share_to_hold_out * X.shape[0]), int(n_with_several))
             if n_held_out >= MIN_HELD_OUT:
-                tags, images, held_out_tags, _ = hold_one_out(positives, rng, at_most=n_held_out)
+                tags, images, held_out_tags, _ = hold_one_out(given, rng, at_most=n_held_out)
                 validation, self.n_held_out_ = (X[images], held_out_tags), n_held_out
         elif valid is None:
             training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
             if held_out.size:
-                X_train, tags, self.n_held_out_ = X[training_ids], positives[training_ids], held_out.size
-                validation = X[held_out], positives[held_out]
+                X_train, tags, self.n_held_out_ = X[training_ids], given[training_ids], held_out.size
+                validation = X[held_out], given[held_out]
 
         known = sp.csr_array(validation[0] @ tags) if validation is not None and by_number else None
-        state = RankingState(weights=self._start(X, positives.shape[1], rng))
+        state = RankingState(weights=self._start(X, given.shape[1], rng))
         measure = self._measure_map(validation, known=known)
         if measure is not None and validation is not None:
             if not by_number:
@@ -359,7 +335,7 @@ class PairRanker(EpochAnnotator):
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
 
         if self.n_held_out_:
-            self._finish(X, positives, state, train)
+            self._finish(X, given, state, train)
         elif measure is not None:
             self._unfinished = state
 

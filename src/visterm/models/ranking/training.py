@@ -12,18 +12,17 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from safetensors import safe_open
 
 from visterm.core.errors import StorageError
 from visterm.core.persist import save_arrays
 from visterm.core.products import dense
 from visterm.core.threads import Team
-from visterm.core.types import Arrays, Matrix
+from visterm.core.types import Arrays, Doubles, Floats, Matrix
 from visterm.core.writing import whole_file
 from visterm.kernels.rows import Rows, dense_rows, sparse_rows
 from visterm.models.base import row_blocks
-from visterm.models.epochs import EpochSums, Floats, TrainingState, Weights
+from visterm.models.epochs import EpochSums, TrainingState, Weights
 
 MIN_BLOCK = 16
 MAX_TAG_BLOCK = 256
@@ -141,7 +140,7 @@ class RankingState(TrainingState):
     training_state: Arrays = field(default_factory=dict)
     seed: int = 0
     window: int = 0
-    sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(4))
+    sums: Doubles = field(default_factory=lambda: np.zeros(4))
 
     def __post_init__(self) -> None:
         self.means = tuple(array.copy() for array in self.weights)
@@ -241,14 +240,14 @@ def fit_new_tags(U: Matrix, V: Floats, positives: sp.csr_array) -> Floats:
     return rows
 
 
-def _solve_wide(U: Matrix, u: NDArray[np.float64], penalty: float, target: NDArray[np.float64]) -> NDArray[np.float64]:
+def _solve_wide(U: Matrix, u: Doubles, penalty: float, target: Doubles) -> Doubles:
     from scipy.sparse.linalg import LinearOperator, cg
 
-    def product(w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def product(w: Doubles) -> Doubles:
         return np.asarray(U.T @ (U @ w) + (POSITIVE_WEIGHT - 1) * (u.T @ (u @ w)) + penalty * w)
 
     operator = LinearOperator((target.size, target.size), matvec=product, dtype=np.float64)
-    solution: NDArray[np.float64] = cg(operator, target, rtol=CG_TOLERANCE, maxiter=CG_ITERATIONS)[0]
+    solution: Doubles = cg(operator, target, rtol=CG_TOLERANCE, maxiter=CG_ITERATIONS)[0]
     return solution
 
 

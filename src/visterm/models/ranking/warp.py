@@ -15,29 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.threads import Team
-from visterm.core.types import Arrays
+from visterm.core.types import Arrays, Doubles, Floats, Ints
+from visterm.kernels import warp as kernels
 from visterm.kernels.random import draw_many
 from visterm.kernels.row_moves import make_rule
-from visterm.kernels.warp import (
-    Draws,
-    Loss,
-    PairBatch,
-    Pool,
-    PositiveTags,
-    RankLoss,
-    SortedTags,
-    add_tag_steps,
-    draw_adaptive,
-    draw_geometric,
-    draw_violators,
-    sort_tags,
-    weigh_pairs,
-)
-from visterm.models.epochs import EpochSums, Floats
-from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings, even_bounds
+from visterm.models.epochs import EpochSums
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings, even_bounds
 from visterm.models.ranking.training import Training
 
 MIN_PART_PAIRS = 64  # Minimum number of pairs that a thread scores at a time; constant, for the same bytes from BLAS
@@ -59,7 +44,7 @@ class Objective(NamedTuple):
     margin: float = 1.0  # A tag violates it if ``f_ȳ(x) > f_y(x) - margin``; with infinity, the first draw does
     rank_numerator: int = 0  # γ: the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
     use_pools: bool = False  # Whether draws may come from pools that many pairs share
-    loss: Loss = Loss.HINGE  # The cost of a violation by its gap, before it is multiplied by the weight of the rank
+    loss: kernels.Loss = kernels.Loss.HINGE  # The cost of a violation by its gap, before the weight of the rank
     negatives: Callable[..., UniformDraws] | None = None  # Makes the sampler; None: `UniformDraws`
 
 
@@ -104,7 +89,7 @@ class PairTraining(Training):
         team: Team,
     ) -> None:
         self._side, self._V, self._steps, self._rng, self._team = side, tag_rows, steps, rng, team
-        self._positives = PositiveTags(positives.indptr.astype(np.int64), positives.indices)
+        self._positives = kernels.PositiveTags(positives.indptr.astype(np.int64), positives.indices)
         is_pair = positives.data > 0
         self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[is_pair]
         self._tags = positives.indices[is_pair].astype(np.int64)
@@ -121,7 +106,7 @@ class PairTraining(Training):
         self._negatives = (objective.negatives or UniformDraws)(
             objective, side, self._positives, tag_rows, seed=self._seed, block=self._block, team=team
         )
-        self._rank_loss = RankLoss(objective.rank_weights, objective.rank_numerator, int(objective.loss))
+        self._rank_loss = kernels.RankLoss(objective.rank_weights, objective.rank_numerator, int(objective.loss))
         n_tags = len(tag_rows)
         self._squares = np.ones(n_tags if steps.adagrad else 0, np.float32)
         # half of a tag's load is proportional to its frequency
@@ -153,15 +138,14 @@ class PairTraining(Training):
         self._negatives.end_epoch(sums[1], n)
         return EpochSums(*(float(value) / n for value in sums))
 
-    def _run_block(self, examples: Ints) -> NDArray[np.float64]:
+    def _run_block(self, examples: Ints) -> Doubles:
         """Process a block: first draw the other tags of all pairs, with the same weights, then update all rows.
 
         Returns the sum of the costs, the number of draws, and the number of pairs with a step.
         """
         n, images = examples.size, self._images[examples]
-        row_ids = self._side.take(images)
-        pairs = PairBatch(
-            examples, images, self._tags[examples], row_ids,
+        pairs = kernels.PairBatch(
+            examples, images, self._tags[examples], self._side.take(images),
             self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
         )  # fmt: skip
         self._negatives.begin_block(pairs, self._epoch)
@@ -169,25 +153,25 @@ class PairTraining(Training):
         self._team.run(partial(self._move, pairs), len(self._shares))
         return np.asarray(np.sum(sums, axis=0))
 
-    def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
+    def _find_steps(self, pairs: kernels.PairBatch, part: int) -> tuple[float, int, int]:
         """Embed a part of the pairs, draw their other tags, and weight the steps by the estimated ranks."""
         start, stop = part * self._part_size, min(pairs.tags.size, (part + 1) * self._part_size)
         self._side.embed(slice(start, stop))
         self._negatives.draw(pairs, start, stop)
-        sums: tuple[float, int, int] = weigh_pairs(
+        sums: tuple[float, int, int] = kernels.weigh_pairs(
             tuple(pairs), start, stop, tuple(self._positives), tuple(self._rank_loss), self._side.rate, self._V,
             self._side.steps,
         )  # fmt: skip
         return sums
 
-    def _move(self, pairs: PairBatch, position: int) -> None:
+    def _move(self, pairs: kernels.PairBatch, position: int) -> None:
         """Update one share of the features or tags, and limit the norms."""
         share = self._shares[position]
         if share < self._side.n_shares:
             self._side.move(share, pairs.violators)
             return
         start, stop = self._tag_bounds[share - self._side.n_shares :][:2]
-        add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, start, stop, self._V)
+        kernels.add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, start, stop, self._V)
 
     def state(self) -> Arrays:
         """Return the sums of squared gradients, and flags of the current methods of drawing."""
@@ -220,7 +204,7 @@ class UniformDraws:
         self,
         objective: Objective,
         side: EmbeddedImages,
-        positives: PositiveTags,
+        positives: kernels.PositiveTags,
         tag_rows: Floats,
         *,
         seed: int,
@@ -231,13 +215,13 @@ class UniformDraws:
         self._max_trials, self._margin, self._use_pools = objective.max_trials, objective.margin, objective.use_pools
         self._use_tables = self.use_tables and not self._use_pools and len(tag_rows) * MIN_TABLE_ROWS <= TABLE_FLOATS
         self.methods = (False, False)
-        self._no_pool = Pool(np.empty(0, np.int64), np.empty((block, 0), np.float32))
+        self._no_pool = kernels.Pool(np.empty(0, np.int64), np.empty((block, 0), np.float32))
         self._pool_scores = np.empty((block, POOL_SIZE if self._use_pools else 0), np.float32)
         self._thread_data = threading.local()
 
-    def begin_block(self, pairs: PairBatch, epoch: int) -> None:
+    def begin_block(self, pairs: kernels.PairBatch, epoch: int) -> None:
         """Prepare the draws for a block; `epoch` is a part of their seed."""
-        self._draws = Draws(self._margin, self._max_trials, self._seed, epoch)
+        self._draws = kernels.Draws(self._margin, self._max_trials, self._seed, epoch)
 
     def end_epoch(self, n_draws: float, n_pairs: int) -> None:
         """Choose the method of the next epoch by the number of draws in this epoch."""
@@ -249,7 +233,7 @@ class UniformDraws:
         """Use the methods of an earlier training, if this training allows them."""
         self.methods = (methods[0] and self._use_pools, methods[1] and self._use_tables)
 
-    def draw(self, pairs: PairBatch, first_pair: int, stop_pair: int) -> None:
+    def draw(self, pairs: kernels.PairBatch, first_pair: int, stop_pair: int) -> None:
         """Draw tags for the pairs `first_pair` .. `stop_pair` - 1, a part of their block."""
         by_pool, by_table = self.methods
         block, positives, draws = tuple(pairs), tuple(self._positives), tuple(self._draws)
@@ -258,16 +242,16 @@ class UniformDraws:
             for start in range(first_pair, stop_pair, chunk_size):
                 stop = min(start + chunk_size, stop_pair)
                 scores = np.matmul(self._side.U[start:stop], self._V.T, out=self._table(stop - start))
-                draw_geometric(block, start, stop, positives, scores, draws)
+                kernels.draw_geometric(block, start, stop, positives, scores, draws)
             return
 
         pool = self._no_pool
         if by_pool:
-            pool = Pool(np.empty(POOL_SIZE, np.int64), self._pool_scores)
+            pool = kernels.Pool(np.empty(POOL_SIZE, np.int64), self._pool_scores)
             key = int(pairs.examples[first_pair]) + self._positives.tags.size
             draw_many(self._seed, self._draws.epoch, key, len(self._V), pool.tags)
             np.matmul(self._side.U[first_pair:stop_pair], self._V[pool.tags].T, out=pool.scores[first_pair:stop_pair])
-        draw_violators(block, first_pair, stop_pair, positives, self._side.rows, self._V, tuple(pool), draws)
+        kernels.draw_violators(block, first_pair, stop_pair, positives, self._side.rows, self._V, tuple(pool), draws)
 
     def _table(self, n: int) -> Floats:
         """Return an array for the scores of all tags for n pairs; each thread reuses its own array."""
@@ -291,7 +275,7 @@ class AdaptiveDraws(UniformDraws):
         self,
         objective: Objective,
         side: EmbeddedImages,
-        positives: PositiveTags,
+        positives: kernels.PositiveTags,
         tag_rows: Floats,
         *,
         rank_scale: float,
@@ -300,20 +284,22 @@ class AdaptiveDraws(UniformDraws):
         objective = objective._replace(max_trials=MAX_REDRAWS, margin=math.inf)
         super().__init__(objective, side, positives, tag_rows, **settings)
         n_tags, dim = tag_rows.shape
-        self._sorted_tags = SortedTags(np.empty((dim, n_tags), np.int64), np.empty(dim), rank_scale * n_tags)
+        self._sorted_tags = kernels.SortedTags(np.empty((dim, n_tags), np.int64), np.empty(dim), rank_scale * n_tags)
         self._pairs_until_sort = 0
 
-    def begin_block(self, pairs: PairBatch, epoch: int) -> None:
+    def begin_block(self, pairs: kernels.PairBatch, epoch: int) -> None:
         """Prepare the draws for a block, and sort the tags again if enough pairs were drawn since the last time."""
         super().begin_block(pairs, epoch)
         if self._pairs_until_sort <= 0:
             n_tags, dim = self._V.shape
             bounds = np.linspace(0, dim, min(dim, 8) + 1).astype(int)
-            self._team.run(lambda i: sort_tags(self._V, bounds[i], bounds[i + 1], self._sorted_tags), len(bounds) - 1)
+            self._team.run(
+                lambda i: kernels.sort_tags(self._V, bounds[i], bounds[i + 1], self._sorted_tags), len(bounds) - 1
+            )
             self._pairs_until_sort = max(1, math.ceil(n_tags * math.log(n_tags)))
         self._pairs_until_sort -= pairs.tags.size
 
-    def draw(self, pairs: PairBatch, start: int, stop: int) -> None:
+    def draw(self, pairs: kernels.PairBatch, start: int, stop: int) -> None:
         """Draw tags for the pairs `start` .. `stop` - 1."""
         block, positives, lists = tuple(pairs), tuple(self._positives), tuple(self._sorted_tags)
-        draw_adaptive(block, start, stop, positives, self._side.U, self._V, lists, tuple(self._draws))
+        kernels.draw_adaptive(block, start, stop, positives, self._side.U, self._V, lists, tuple(self._draws))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.learned import Array, Kind
-from visterm.core.progress import Progress, reported
+from visterm.core.progress import reported
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
-from visterm.models import OnEpoch
+from visterm.models import Judged, Watch
 from visterm_research.models.generative.counts import CountingAnnotator, as_counts, count_tags
 
 Floats = NDArray[np.float64]
@@ -93,15 +93,7 @@ class Plsa(CountingAnnotator):
             check_count(getattr(self, name), name)
         check_number(self.fold_epochs, "fold_epochs", most=MAX_FOLD_EPOCHS)
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self._check_settings()
         tagged, captions = count_tags(Y)
         pictures = sp.csr_array(as_counts(X[tagged]))
@@ -109,15 +101,15 @@ class Plsa(CountingAnnotator):
             images = np.full((tagged.size, self.aspects), 1 / self.aspects)
             tags = rng.random((self.n_tags_, self.aspects)) + 0.5
             tags /= tags.sum(axis=0)
-            with reported(monitor, "fit aspects to captions", self.epochs):
+            with reported(watch.monitor, "fit aspects to captions", self.epochs):
                 for _ in range(self.epochs):
                     images, tags = refit_images(captions, images, tags), refit_words(captions, images, tags)
-                    monitor.advance()
+                    watch.monitor.advance()
             visterms = np.full((X.shape[1], self.aspects), 1 / X.shape[1])
-            with reported(monitor, "fit visterms to aspects", self.visterm_epochs):
+            with reported(watch.monitor, "fit visterms to aspects", self.visterm_epochs):
                 for _ in range(self.visterm_epochs):
                     visterms = refit_words(pictures, images, visterms)
-                    monitor.advance()
+                    watch.monitor.advance()
         self.tag_rows_ = tags.astype(np.float32)
         self.visterms_ = visterms
         self.average_ = images.mean(axis=0)

@@ -17,7 +17,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics import rank_images
-from visterm.models import LinearAnnotator, LinearFit, OnEpoch, check_weight_size, hold_out
+from visterm.models import Judged, LinearAnnotator, LinearFit, Watch, check_weight_size, hold_out
 from visterm_research.models.kernel_rows import (
     KEPT_KERNELS,
     KERNEL_LEARNED,
@@ -115,15 +115,7 @@ class Svm(LinearAnnotator):
     valid_share: float = 0.1
     random_state: RandomState = 0
 
-    def _fit_monitored(
-        self,
-        X: Matrix,
-        Y: sp.csr_array,
-        rng: np.random.Generator,
-        valid: tuple[Matrix, sp.csr_array] | None,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _fit_monitored(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator, valid: Judged, watch: Watch) -> None:
         self.check_settings()
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
@@ -133,16 +125,16 @@ class Svm(LinearAnnotator):
             if self.C is not None:
                 self.C_ = np.full(Y.shape[1], float(self.C))
             elif valid is not None:
-                self.C_ = self._choose(F, given, kernel_inputs(valid[0]), valid[1], monitor)
+                self.C_ = self._choose(F, given, kernel_inputs(valid[0]), valid[1], watch.monitor)
             else:
                 training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
                 inputs, held_out_inputs = (
                     (F, F) if self.kernel == "linear" else (F[:, training_ids], F[:, training_ids])
                 )
                 self.C_ = self._choose(
-                    inputs[training_ids], given[training_ids], held_out_inputs[held_out], given[held_out], monitor
+                    inputs[training_ids], given[training_ids], held_out_inputs[held_out], given[held_out], watch.monitor
                 )
-            fitted = join_machines(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)
+            fitted = join_machines(self._train(F, given, self.C_, watch.monitor), F, given, normalise=self.normalise)
         if self.kernel not in KEPT_KERNELS:
             self._keep(fitted.weights, fitted.intercept, X)
             return
