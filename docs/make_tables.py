@@ -1,5 +1,5 @@
-"""Write the tables of docs/models.md from the registry, and those of README.md, docs/benchmarks.md, docs/recommenders.md,
-docs/methods.md and docs/which_method.md from JSON of figures; `--check` says if they are stale."""
+"""Write the tables of docs/models.md from the registry, and those of README.md, docs/benchmarks.md, docs/methods.md,
+docs/recommenders.md and docs/which_method.md from JSON of figures; `--check` says if they are stale."""
 
 import json
 import sys

@@ -22,9 +22,9 @@ from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.products import all_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, Place
 from visterm.core.vocabulary import Vocabulary
-from visterm.core.writing import Place, whole_file
+from visterm.core.writing import whole_file
 from visterm.data.frames import Framed
 from visterm.data.pairs import Names, PairColumns, Pairs, PairSource, as_names, positions_of
 from visterm.data.tag_queries import hold_one_out
