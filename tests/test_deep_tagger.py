@@ -327,7 +327,7 @@ def test_settings_that_cannot_be_used_are_refused(planted, params, setting, valu
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"word_vectors": np.full((12, 4), np.nan)}, r"tag 0 has infinite"),
+        ({"word_vectors": np.full((12, 4), np.nan)}, r"tag 0 has infinity or NaN"),
         ({"hidden": [10**9]}, r"40 → 1,000,000,000 → 300 numbers"),
         ({"dim": 10**9}, r"A network of .* smaller layers"),
         ({"negatives": 3_000_000}, r"3,000,005 drawn tags"),

@@ -184,7 +184,7 @@ def test_tags_above_others_are_raised_in_the_graph_too(photos, network, tmp_path
 def test_a_run_without_confidences_gives_scores_alone(photos, network, tmp_path):
     tagger = fitted(photos, network, calibrate=False)
     assert export_model(tagger, tmp_path / "model").outputs == [SCORES]
-    with pytest.raises(UserError, match="PhotoPrism needs confidences, and this run has none"):
+    with pytest.raises(UserError, match="PhotoPrism needs confidences, but this run has none"):
         export_photoprism_model(tagger, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

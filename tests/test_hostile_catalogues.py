@@ -104,7 +104,7 @@ def index_of(file, n_rows=12, **changes):
     ("craft", "message"),
     [
         (index_of("../../../elsewhere.faiss"), "as the index of"),
-        (index_of("12.faiss", n_rows=13), "noted to cover 13"),
+        (index_of("12.faiss", n_rows=13), "claims to cover 13"),
         (index_of("12.faiss", probed="many"), "record of an index is damaged"),
         (index_of("12.faiss", fetched=10**12), "record of an index is damaged"),
         (index_of("12.faiss", more=1), "record of an index is damaged"),

@@ -52,7 +52,7 @@ def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, row
 
 def test_a_table_or_a_version_that_is_gone_is_reported(tmp_path):
     table = LanceTable(str(tmp_path), "rows")
-    with pytest.raises(CorruptFileError, match="The table rows of rows cannot be opened"):
+    with pytest.raises(CorruptFileError, match="The table rows cannot be opened"):
         table.writable()
     table.create(3)
     with pytest.raises(CorruptFileError, match="does not have its current version 77"):

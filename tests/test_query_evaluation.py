@@ -199,9 +199,10 @@ def test_a_product_of_probabilities_finds_what_a_search_by_it_finds(tmp_path):
         pictures.append(path)
         tags.append([("dark", "bright")[bright], ("square", "wide")[wide]])
     tagger = Tagger(model="likely_tags", encoder_params={"codebook": 20}, n_jobs=1).fit(pictures[:24], tags[:24])
-    held = Corpus.of(pictures[24:], [str(path) for path in pictures[24:]], tags[24:])
+    names = [str(path) for path in pictures[24:]]
+    held = Corpus.of(pictures[24:], names, tags[24:])
     found = evaluate_queries([tagger], held, combine="product")
-    catalogue = Catalogue(tagger).add(held)
+    catalogue = Catalogue(tagger).add(Corpus.of(pictures[24:], names, [[]] * len(names)))
     query = found.texts.index("bright, wide")
     hits = catalogue.search(["bright", "wide"], 5, combine="product").hits
     [best] = found.best_images([query], 5)

@@ -97,7 +97,7 @@ def test_hits_have_the_photo_s_name_and_address_in_the_other_program(calm, tmp_p
     address = f"{fake.url}/photos/{photo}"
     for words in ("red", "--tag red"):
         lines = visterm(f"search catalogue {words} -k 0", folder)[1].splitlines()
-        assert any(line.endswith(f"{name}  {address}") for line in lines), lines
+        assert any(f"{name}  " in line and line.endswith(f"  {address}") for line in lines), lines
         hits = [json.loads(line) for line in visterm(f"search catalogue {words} -k 0 --json", folder)[1].splitlines()]
         assert [hit["image"] for hit in hits if hit["link"] == address] == [name]
     image_id = next(hit["id"] for hit in hits if hit["link"] == address)

@@ -413,7 +413,7 @@ def test_auto_finds_a_text_beside_each_image(images):
     assert find_tags("auto", images).remarks == ["Tags: a .txt beside each image."]
     write(images / "4.jpg.xmp", XMP)
     assert find_tags("auto", images).remarks[1:] == [
-        "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' for these."
+        "Not read: keywords in photos without a .txt, or in their XMP files: choose the tags 'xmp' to read these."
     ]
 
 

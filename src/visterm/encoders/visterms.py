@@ -276,8 +276,11 @@ class Visterms(Encoder):
     def _finder_and_pyramid(self) -> tuple[blocks.WordFinder, blocks.VistermPyramid]:
         """Return the word finder for blocks, which is created once, and the layout of rows."""
         pyramid = blocks.VistermPyramid(len(self.codebook_), blocks.weights_of_levels(self.levels, self.level_weights))
-        learned = self.codebook_, self.scale_words_, self.spread_
-        return self._cached(blocks.WordFinder, *learned, self._cutter(), self.neighbours, self.softness), pyramid
+        return self._finder(self.codebook_, self.scale_words_, self.spread_, self._cutter()), pyramid
+
+    def _finder(self, *parts: Any) -> blocks.WordFinder:
+        """Return the word finder for a codebook, the words of its scales, their spread, and a cutter."""
+        return self._cached(blocks.WordFinder, *parts, self.neighbours, self.softness)
 
     def _check_learned(self) -> None:
         if len(self.colours_) > blocks.MAX_COLOURS:
