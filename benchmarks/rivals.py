@@ -300,7 +300,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="sklearn")  # of what did not converge, and of tags without an image
     with threadpool_limits(1):
         for name, read in data_sets(chosen.shared, chosen.cache, seed, quick=chosen.quick).items():
-            if sets.chosen_by(name, chosen.data):
+            if sets.chosen_by(name, chosen.data) and ("by number" in name or not chosen.through):
                 problem = read(name)
                 say(f"{name}: {problem.about}")
                 rows = problem.choose if chosen.validation else problem.final
