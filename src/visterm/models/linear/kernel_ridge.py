@@ -102,21 +102,19 @@ class KernelRidge(Annotator):
         n, m = X.shape[0], min(int(self.landmarks), X.shape[0])
         check_size(24 * m * m, MAX_KERNEL_BYTES, f"The kernel of {m} landmarks", "Take fewer (landmarks).")
         given = sp.csr_array(Y > 0, dtype=np.float32)
-        rows = unit_rows(X)
         order = rng.permutation(n)
         with one_blas_thread():
-            self.gamma_, self.alpha_, self.width_ = self._choose(rows, given, np.sort(order[:CHOICE_ROWS]))
-            self.rows_ = rows[np.sort(order[:m])]
+            self.gamma_, self.alpha_, self.width_ = self._choose(X, given, np.sort(order[:CHOICE_ROWS]))
+            self.rows_ = unit_rows(X[np.sort(order[:m])])
             frequencies = column_means(given)
             self.frequencies_ = frequencies.astype(np.float32)
-            self.dual_ = np.ascontiguousarray(self._solve(rows, given, frequencies), np.float32)
+            self.dual_ = np.ascontiguousarray(self._solve(X, given, frequencies), np.float32)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        rows = unit_rows(X)
         scores = np.empty((X.shape[0], self.n_tags_), np.float32)
         with one_blas_thread():
             for part in row_blocks(X.shape[0], 8 * self.rows_.shape[0]):
-                scores[part] = product(self._kernel(rows[part], self.rows_).astype(np.float32), self.dual_)
+                scores[part] = product(self._kernel(unit_rows(X[part]), self.rows_).astype(np.float32), self.dual_)
         scores += self.frequencies_
         return scores
 
@@ -131,9 +129,9 @@ class KernelRidge(Annotator):
     def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
         return np.asarray(np.exp(squared_distances(A, B) * (-self.gamma_ / self.width_)))
 
-    def _choose(self, rows: Matrix, given: sp.csr_array, sample: Ints) -> tuple[float, float, float]:
+    def _choose(self, X: Matrix, given: sp.csr_array, sample: Ints) -> tuple[float, float, float]:
         """Return γ, the penalty and the mean squared distance; choose settings of None by leave-one-out on a sample."""
-        distances = squared_distances(rows[sample], rows[sample])
+        distances = squared_distances(unit_rows(X[sample]), unit_rows(X[sample]))
         bandwidth = float(distances.sum()) / max(sample.size * (sample.size - 1), 1) or 1.0
         gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
         alphas = ALPHAS if self.alpha is None else (float(self.alpha),)
@@ -154,20 +152,20 @@ class KernelRidge(Annotator):
                 previous_map = current_map
         return best
 
-    def _solve(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
+    def _solve(self, X: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
         """Solve ``(K_mn K_nm + alpha K_mm) c = K_mn (Y - mean Y)``, processing the images in blocks.
 
         If all n images are landmarks, this is ``(K + alpha I) c = Y - mean Y``.
         """
-        n, m = rows.shape[0], self.rows_.shape[0]
+        n, m = X.shape[0], self.rows_.shape[0]
         if n == m:
-            square = self._kernel(rows, self.rows_)
+            square = self._kernel(unit_rows(X), self.rows_)
             square[np.diag_indices_from(square)] += self.alpha_
             moment = given.toarray() - frequencies
         else:
             square, moment = np.zeros((m, m)), np.zeros((m, given.shape[1]))
             for part in row_blocks(n, 8 * m):
-                kernel = self._kernel(rows[part], self.rows_)
+                kernel = self._kernel(unit_rows(X[part]), self.rows_)
                 square += kernel.T @ kernel
                 moment += kernel.T @ (given[part].toarray() - frequencies)
             between = self._kernel(self.rows_, self.rows_)
