@@ -31,7 +31,7 @@ ALPHAS = tuple(
 DEFAULT_ALPHA = 0.01  # Without held-out images to choose by
 BLOCK_ROWS = 4096
 MAX_ROTATED = 4096  # With at most this many features, they are rotated to their principal axes
-MAX_SCORES = 2**26  # With more scores of images for tags (256 MiB), solves for some tags at a time
+MAX_SCORES = 2**25  # With more scores of images for tags (128 MiB), solves for some tags at a time
 MAX_STEPS, MEMORY = 8, 8  # Steps of L-BFGS for each penalty, and how many of them it remembers
 TOLERANCE = 1e-3  # The steps end when one lowers the objective by a smaller share
 
