@@ -38,14 +38,12 @@ METADATA_FILES = ("metadata.jsonl", "metadata.csv")
 # What "auto" looks for in addition to tables, for a message
 OTHER_FORMS_TEXT = (
     "; a catalogue of Lightroom or digiKam; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image "
-    "(1.jpg.xmp or 1.xmp); one folder per tag (beach/1.jpg); keywords in the images"
+    "(1.jpg.xmp or 1.xmp); one folder per tag (beach/1.jpg, but no dates: 2019 Paris/1.jpg); keywords in the images"
 )
 
 _OTHER_FILE_ADVICE = "If they are in another file, call it metadata.csv and put it there, or name it: `tags`."
 # Names of folders in which photos are stored by date or by cameras, such as 2019, 2019-07-14 Harz, DCIM and 100CANON
-_STORAGE_FOLDER = re.compile(
-    r"(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])?)?(?![^\W_])|(?:DCIM|\d{3}(?=\d*[A-Z_])[A-Z0-9_]{5})$"
-)
+_STORAGE_FOLDER = re.compile(r"(19|20)\d\d([01]\d([0-3]\d)?)?(?![^\W_])|(DCIM|\d{3}(?=\d*[A-Z_])[A-Z0-9_]{5})$")
 _IN_STORAGE_FOLDER = re.compile(rf"{_STORAGE_FOLDER.pattern}|\d{{1,4}}(?![^\W_])")  # Also 07 and 07-14 Harz
 N_SAMPLED = 200  # Number of images of which "auto" reads the keywords, to see whether people use them
 KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images and in the images
@@ -236,8 +234,7 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound:
             rows.append(row._replace(image=(parent / name).as_posix(), split=split))
 
     names = " and ".join(sorted({path.name for path in tables}))
-    n_tables = len(tables) - len(remarks)
-    location = "" if folder / names in tables else f" in {count_of(n_tables, 'sub-folder')}"
+    location = "" if folder / names in tables else f" in {count_of(len(tables) - len(remarks), 'sub-folder')}"
     return TagsFound(merged_by_image(rows), [f"Tags: {names}{location}.", *remarks] if rows else remarks)
 
 
