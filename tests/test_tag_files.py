@@ -82,6 +82,17 @@ def test_tables_and_json_lines_are_read_in_every_dialect(images, name, content):
     assert read(images, content, name) == EXPECTED
 
 
+def test_numbered_columns_of_marks_are_a_column_for_each_tag(images):
+    content = "image,width,label_0,label_1\n1.jpg,640,1,0\n2.jpg,480,1,1\n"
+    assert read(images, content) == [("1.jpg", ["label_0"]), ("2.jpg", ["label_0", "label_1"])]
+
+
+@pytest.mark.parametrize("cells", ["0,0", ",", "1,640"])
+def test_columns_without_any_mark_or_with_other_values_are_no_tags(images, cells):
+    with pytest.raises(TagFileError, match="has no column of tags"):
+        read(images, f"image,seen,width\n1.jpg,{cells}\n2.jpg,0,0\n")
+
+
 def test_columns_and_separator_can_be_named(images):
     content = "photo,tags,words\n1.jpg,no,sea/polar bear\n2.jpg,no,sky\n"
     assert read(images, content, image_column="photo", tags_column="Words", separator="/") == EXPECTED
@@ -329,13 +340,28 @@ def test_folders_of_dates_and_cameras_are_no_tags(images):
         "2019/3 Lakes/5.jpg",
     )
     touch(images, "DCIM/100CANON/6.jpg", "DCIM/101_PANA/7.jpg")
-    with pytest.raises(NoTagsError, match="No tags were found"):
+    with pytest.raises(NoTagsError, match="but no dates"):
         find_tags("auto", images)
     touch(images, "2019/07/beach/8.jpg", "1960s/9.jpg", "3/10.jpg")  # a digit is the name of a class
     assert {row.image: row.tags for row in find_tags("auto", images).records} == {
         "2019/07/beach/8.jpg": ["beach"],
         "1960s/9.jpg": ["1960s"],
         "3/10.jpg": ["3"],
+    }
+
+
+def test_folders_of_numbered_classes_are_tags_although_some_could_be_years_or_cameras(images):
+    classes = ["7", "8", "1899", "1999", "2150", "10012345", "201999"]
+    touch(images, *[f"{name}/1.jpg" for name in classes])
+    assert sorted(tag for row in find_tags("auto", images).records for tag in row.tags) == sorted(classes)
+
+
+def test_only_days_and_months_inside_dated_folders_are_no_tags(images):
+    touch(images, "49ers/2019/07/1.jpg", "2019/50th birthday/2.jpg", "2020/07_Juli/3.jpg", "2020/0714/3D/4.jpg")
+    assert {row.image: row.tags for row in find_tags("auto", images).records} == {
+        "49ers/2019/07/1.jpg": ["49ers"],
+        "2019/50th birthday/2.jpg": ["50th birthday"],
+        "2020/0714/3D/4.jpg": ["3D"],
     }
 
 

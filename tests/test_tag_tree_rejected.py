@@ -13,6 +13,7 @@ from command_line import visterm
 from visterm import Catalogue, Tagger
 from visterm.library.dictionary import photos_of_tags, tree_level
 from visterm.library.encoded_features import CatalogueFeatures
+from visterm.library.search.judgements import manual_tags
 from visterm.library.training import judged_images
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
@@ -72,6 +73,14 @@ def catalogue(folder):
 
 def names(hits):
     return sorted(hit.image.removesuffix(".png") for hit in hits)
+
+
+def test_judgements_in_a_tree_are_merged_once_for_repeated_searches(catalogue):
+    vocabulary, query = catalogue.tagger.vocabulary, catalogue.query_weights("husky")
+    tree = catalogue.tagger.tree.words
+    first = manual_tags(catalogue.stored, vocabulary, query, tree)
+    assert manual_tags(catalogue.stored, vocabulary, query, tree) is first
+    assert len(first.left_out) > len(manual_tags(catalogue.stored, vocabulary, query, None).left_out)
 
 
 @pytest.mark.parametrize("tag", TAGS)

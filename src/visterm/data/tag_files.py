@@ -38,12 +38,13 @@ METADATA_FILES = ("metadata.jsonl", "metadata.csv")
 # What "auto" looks for in addition to tables, for a message
 OTHER_FORMS_TEXT = (
     "; a catalogue of Lightroom or digiKam; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image "
-    "(1.jpg.xmp or 1.xmp); one folder per tag (beach/1.jpg); keywords in the images"
+    "(1.jpg.xmp or 1.xmp); one folder per tag (beach/1.jpg, but no dates: 2019 Paris/1.jpg); keywords in the images"
 )
 
 _OTHER_FILE_ADVICE = "If they are in another file, call it metadata.csv and put it there, or name it: `tags`."
 # Names of folders in which photos are stored by date or by cameras, such as 2019, 2019-07-14 Harz, DCIM and 100CANON
-_STORAGE_FOLDER = re.compile(r"(?:19|20)\d\d(?:\d\d|\d{4})?(?![^\W_])|(?:DCIM|\d{3}[A-Z0-9_]{5})$")
+_STORAGE_FOLDER = re.compile(r"(19|20)\d\d([01]\d([0-3]\d)?)?(?![^\W_])|(DCIM|\d{3}(?=\d*[A-Z_])[A-Z0-9_]{5})$")
+_IN_STORAGE_FOLDER = re.compile(rf"{_STORAGE_FOLDER.pattern}|\d{{1,4}}(?![^\W_])")  # Also 07 and 07-14 Harz
 N_SAMPLED = 200  # Number of images of which "auto" reads the keywords, to see whether people use them
 KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images and in the images
 
@@ -117,22 +118,35 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
     Nested folders are several tags; images directly in `folder` have no record. Dates (``2019``, ``2019-07-14 Harz``,
-    and in these folders ``07``) and cameras' folders (``DCIM``, ``100CANON``) are no tags. If all images are in folders
-    named train, valid(ation), val or test, these names are splits, not tags. A remark counts the folders.
+    and in these folders ``07``) and cameras' folders (``DCIM``, ``100CANON``) are no tags; but numbers are tags if more
+    of them are no years or dates. If all images are in folders named train, valid(ation), val or test, these names are
+    splits, not tags. A remark counts the folders.
     """
     paths = [image.relative_to(folder) for image in images]
     has_splits = bool(paths) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD_SPLITS for p in paths)
+    parents = {path.parent for path in paths}
+    numbers = {name for parent in parents for name in _folder_tags(parent.parts) if name.isdecimal()}
+    dates = {name for parent in parents for name in parent.parts if name.isdecimal() and _STORAGE_FOLDER.match(name)}
     records, folders = [], set[Path]()
     for path in paths:
-        name, parts = path.as_posix(), path.parts[:-1]
-        split, names = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
-        is_dated = any(map(_STORAGE_FOLDER.match, names))
-        if tags := [t for t in names if not _STORAGE_FOLDER.match(t) and not (is_dated and t[0].isdigit())]:
-            records.append(record(name, tags, split, source=f"the folder of {name}"))
+        split, names = (split_name(path.parts[0]), path.parts[1:-1]) if has_splits else (None, path.parts[:-1])
+        if tags := _folder_tags(names, of_numbers=len(numbers) > len(dates)):
+            records.append(record(name := path.as_posix(), tags, split, source=f"the folder of {name}"))
             folders.add(path.parent)
 
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
     return TagsFound(records, remarks, "in no tag's folder, so without a tag")
+
+
+def _folder_tags(names: Sequence[str], *, of_numbers: bool = False) -> list[str]:
+    """Return the tags among the names of nested folders; with `of_numbers`, all numbers are tags."""
+    tags, no_tag = [], _STORAGE_FOLDER
+    for name in names:
+        if (of_numbers and name.isdecimal()) or not no_tag.match(name):
+            tags.append(name)
+        else:
+            no_tag = _IN_STORAGE_FOLDER
+    return tags
 
 
 def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
@@ -220,8 +234,7 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound:
             rows.append(row._replace(image=(parent / name).as_posix(), split=split))
 
     names = " and ".join(sorted({path.name for path in tables}))
-    n_tables = len(tables) - len(remarks)
-    location = "" if folder / names in tables else f" in {count_of(n_tables, 'sub-folder')}"
+    location = "" if folder / names in tables else f" in {count_of(len(tables) - len(remarks), 'sub-folder')}"
     return TagsFound(merged_by_image(rows), [f"Tags: {names}{location}.", *remarks] if rows else remarks)
 
 

@@ -448,8 +448,8 @@ class ManualJudgements(CatalogueTable):
 
         The objects are results of `of_tag`, or derived from such results. Returns None if they are different.
         """
-        cached = self._derived.get(key)
-        return cached[1] if cached is not None and all(map(is_, sources, cached[0])) else None
+        cached_sources, answer = self._derived.get(key, ((), None))
+        return answer if len(sources) == len(cached_sources) and all(map(is_, sources, cached_sources)) else None
 
     def remember(self, key: Hashable, sources: Sequence[object], answer: Iterable[object]) -> None:
         """Cache an answer that was derived from the objects `sources`, for repeated searches."""

@@ -225,14 +225,16 @@ def _with_tags_in_one_column(rows: list[Row], form: TableForm) -> list[Row]:
     columns = [name for name in names if name not in (*images, *chain.from_iterable(others))]
     if not images or has_tags or len(columns) < 2:
         return rows
-    if numbered := [name for name in columns if _NUMBERED_TAGS.fullmatch(name)]:
-        tags = ["\n".join(str(row.cells.get(name) or "") for name in numbered) for row in rows]
-        return [Row(row.line, row.cells | {TAGS_COLUMNS[0]: text}) for row, text in zip(rows, tags, strict=True)]
-    marks = [[str(row.cells.get(name) or "").strip().casefold() for name in columns] for row in rows]
-    if not set().union(*marks) <= _MARKS | _NO_MARKS:
+    numbered = [name for name in columns if _NUMBERED_TAGS.fullmatch(name)]
+    cells = [[str(row.cells.get(name) or "").strip() for name in numbered or columns] for row in rows]
+    values = {cell.casefold() for row_cells in cells for cell in row_cells}
+    tags: list[Any] = ["\n".join(row_cells) for row_cells in cells]
+    if values & _MARKS and values <= _MARKS | _NO_MARKS:
+        pairs = (zip(numbered or columns, row_cells, strict=True) for row_cells in cells)
+        tags = [[name for name, cell in row_pairs if cell.casefold() in _MARKS] for row_pairs in pairs]
+    elif not numbered:
         return rows
-    lists = ([name for name, mark in zip(columns, row_marks, strict=True) if mark in _MARKS] for row_marks in marks)
-    return [Row(row.line, row.cells | {TAGS_COLUMNS[0]: tags}) for row, tags in zip(rows, lists, strict=True)]
+    return [Row(row.line, row.cells | {TAGS_COLUMNS[0]: cell}) for row, cell in zip(rows, tags, strict=True)]
 
 
 def _records(

@@ -81,24 +81,25 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
     n_scored = len(words)
     words += query.not_learned.items()
     positive = [bool(weight > 0) for _, weight in words]
-    judgements = []
-    look_up = stored.judgements.of_tag
+    looked_up = []  # For each word its judgements and, with a tree, those of the tag alone and of broader tags
     for tag, _ in words:
-        children = [] if tree is None else tree.below(tag)
-        judgement = look_up([tag_key(name) for word in (tag, *children) for name in vocabulary.spellings(word)])
-        if tree is not None:
-            parents = [look_up(list(map(tag_key, vocabulary.spellings(word)))) for word in (tag, *tree.above(tag))]
-            rejected = union(*(parent.rejected for parent in parents))
-            judgement = judgement._replace(rejected=without(rejected, judgement.tagged))
-        judgements.append(judgement)
+        children, parents = ([], []) if tree is None else (tree.below(tag), [tag, *tree.above(tag)])
+        groups = [(tag, *children), *((parent,) for parent in parents)]
+        keys = [[tag_key(name) for word in group for name in vocabulary.spellings(word)] for group in groups]
+        looked_up.append(list(map(stored.judgements.of_tag, keys)))
 
-    if not any(map(len, chain.from_iterable(judgements))):
+    sources = [*chain.from_iterable(looked_up)]
+    if not any(map(len, chain.from_iterable(sources))):
         return ManualTags(sum(positive), sum(positive[n_scored:]))
     key = ("words", n_scored, *words)
-    merged: ManualTags | None = stored.judgements.remembered(key, judgements)
+    merged: ManualTags | None = stored.judgements.remembered(key, sources)
     if merged is None:
+        judgements = [judgement for judgement, *_ in looked_up]
+        for number, (judgement, *alone) in enumerate(looked_up if tree is not None else ()):
+            rejected = union(*(parent.rejected for parent in alone))
+            judgements[number] = judgement._replace(rejected=without(rejected, judgement.tagged))
         merged = _merged_judgements(positive, judgements, n_scored)
-        stored.judgements.remember(key, judgements, merged)
+        stored.judgements.remember(key, sources, merged)
     return merged
 
 
