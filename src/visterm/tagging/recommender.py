@@ -404,7 +404,7 @@ def _features(matrix: Any, setting: str, names: Collection[str]) -> sp.csr_array
 
     Raises ShapeError if there are too few or too many rows; UserError if a name is not once in the index.
     """
-    index = getattr(matrix, "index", None)
+    index: Any = getattr(matrix, "index", None)
     if hasattr(index, "is_unique") and not hasattr(index, "step"):  # names, not the numbers of the rows
         counts, rows = Counter(map(str, index)), dict(zip(map(str, index), range(len(index)), strict=True))
         if wrong := [name for name in names if counts[name] != 1]:
