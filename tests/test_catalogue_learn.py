@@ -83,6 +83,7 @@ def test_a_full_fit_learns_from_all_but_those_held_out_and_is_measured_on_these(
     old = catalogue.tagger
     first = catalogue.learn(full=True)
     assert (first.full, first.images, first.held_out) == (True, 60 - len(out), len(out))
+    assert f"from {60 - len(out)} photos ({len(out)} more are held out to compare runs)" in first.summary
     assert first.compared <= len(out)
     said = outcome_text(replace(first, before=None, after=None, compared=0, interval=None), tmp_path / "catalogue")
     assert "; the runs are not compared: no tagged photo was held out from both. " in said

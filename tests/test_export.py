@@ -266,6 +266,17 @@ def test_undo_looks_into_both_sidecars_of_an_image(tmp_path):
     assert (tmp_path / "1.xmp").read_bytes() == packet("beach")
 
 
+def test_undo_empties_a_file_again_that_had_0_bytes(tmp_path):
+    image, file = photo(tmp_path / "1.jpg"), tmp_path / "1.xmp"
+    file.write_bytes(b"")
+    export(ExportItem(image, (), ()))
+    assert file.read_bytes() == b""
+    export(ExportItem(image, (), (SEA,)))
+    assert Sidecars().keywords(image).tags == ["sea"]
+    undo(image)
+    assert file.read_bytes() == b""
+
+
 def test_tables_keep_tags_of_people_and_predictions_apart(tmp_path):
     items = [
         ExportItem(tmp_path / "1.jpg", ("sky", "Ann"), (SEA, DOG), rejected=("dog",), name="1.jpg"),

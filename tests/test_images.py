@@ -315,6 +315,31 @@ def test_truncated_files_are_refused(tmp_path, suffix, share):
     assert caught.value.reason.partition(":")[0] in ("truncated", "damaged", "not supported", "not an image")
 
 
+@pytest.mark.parametrize("options", [{}, {"restart_marker_rows": 1}])
+def test_a_jpeg_without_its_end_marker_is_read_but_never_without_some_of_its_pixels(tmp_path, options):
+    path = tmp_path / "a.jpg"
+    noise = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+    Image.fromarray(noise).save(path, **options)
+    content, whole = path.read_bytes(), read_image(path)
+    for n_missing in (1, 2):
+        path.write_bytes(content[:-n_missing])
+        np.testing.assert_array_equal(read_image(path), whole)
+    restarts = [i for i in range(content.rindex(b"\xff\xda"), len(content) - 2) if content[i : i + 2] == b"\xff\xd1"]
+    assert bool(restarts) == bool(options)
+    for end in [len(content) - 9, len(content) - 400, *restarts, *(i + 2 for i in restarts)]:
+        path.write_bytes(content[:end])
+        with pytest.raises(ImageError, match="truncated"):
+            read_image(path)
+
+
+def test_a_progressive_jpeg_that_may_lack_a_scan_is_refused(tmp_path):
+    path = tmp_path / "a.jpg"
+    Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(path, progressive=True)
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(ImageError, match="truncated"):
+        read_image(path)
+
+
 def test_the_category_of_a_truncated_jpeg_is_one_word_whatever_is_missing(tmp_path):
     path = tmp_path / "a.jpg"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)).save(path)

@@ -202,10 +202,10 @@ def test_a_page_says_how_many_photos_are_likely_to_match_and_that_none_is():
     assert _count(form, found._replace(n_likely=None)) == "1,540 photos"
 
 
-def test_words_that_are_no_tags_list_the_nearest_tags_once(client):
+def test_words_that_are_like_no_tag_list_the_most_frequent_tags_once(client):
     notes = client.get("/", params={"q": "zzzz qqqq xxxx"}).text
     assert "Unknown tags &#39;zzzz&#39;, &#39;qqqq&#39;, &#39;xxxx&#39;." in notes
-    assert notes.count("Tags of the most similar spelling: ") == 1
+    assert notes.count("The most frequent tags are: ") == 1
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_search_for_stop_words_alone_is_refused(catalogue):
         catalogue.search("the")
 
 
-def test_an_unknown_word_is_answered_with_the_five_nearest_tags(catalogue):
+def test_an_unknown_word_is_answered_with_the_five_most_frequent_tags(catalogue):
     with pytest.raises(UnknownNameError) as caught:
         catalogue.search("qqqq")
     assert str(caught.value).count(",") == 4

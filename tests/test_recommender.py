@@ -236,6 +236,24 @@ def test_features_of_users_reach_models_that_take_them(frame):
         visterm.fit_pairs(frame, model="ease", user_features=user_features)
 
 
+def test_features_in_a_frame_whose_index_has_names_are_matched_by_name(frame):
+    pairs = Pairs.of(frame)
+    features = np.eye(N_KINDS)[pairs.items % N_KINDS]
+    shuffled = pd.DataFrame(features, index=pairs.items).sample(frac=1, random_state=0)
+    named = visterm.fit_pairs(frame, model="ease", item_features=pd.concat([shuffled, shuffled[:1].set_axis([999])]))
+    ordered = visterm.fit_pairs(frame, model="ease", item_features=features)
+    np.testing.assert_array_equal(named.scores(np.arange(N_USERS)), ordered.scores(np.arange(N_USERS)))
+    with refused("item_features"):
+        visterm.fit_pairs(frame, model="ease", item_features=shuffled[1:])
+    with refused("item_features"):
+        visterm.fit_pairs(frame, model="ease", item_features=pd.concat([shuffled, shuffled[:1]]))
+
+
+def test_scores_take_positions_and_refuse_names(ease):
+    with refused("users"):
+        ease.scores(["ann"])
+
+
 @pytest.mark.parametrize("model", ["ease", "wsabie"])
 def test_features_of_items_recommend_items_that_nobody_has(frame, model):
     pairs = Pairs.of(frame)

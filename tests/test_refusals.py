@@ -243,6 +243,7 @@ def test_a_search_may_begin_with_a_word_that_shall_not_be_there(command, refusal
         (["c", "sky", "--how", "-sum"], ["c", "sky", "--how", "-sum"]),
         (["c", "-k", "5", "--", "-sky"], ["c", "-k", "5", "--", "-sky"]),
         (["-sky", "c"], ["c", "--", "-sky"]),
+        (["c", "-海", "-é", "-x"], ["c", "-x", "--", "-海", "-é"]),
         (["c", "--sky", "-h"], ["c", "--sky", "-h"]),
     ],
 )

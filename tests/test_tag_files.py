@@ -470,3 +470,9 @@ def test_auto_with_a_named_column_looks_for_tables_only(images):
     with refused("tags", value="auto", error=NoTagsError) as refusal:
         find_tags("auto", images, tags_column="words")
     assert "beside" not in refusal.value.problem
+
+
+def test_numbers_in_json_are_keywords_as_they_are_written(images):
+    listed = '[{"SourceFile": "1.jpg", "Keywords": [2.80, 2019, "sea"]}]'
+    assert read(images, listed, "tags.json") == [("1.jpg", ["2.80", "2019", "sea"])]
+    assert read(images, '{"file_name": "1.jpg", "tags": 2.8}', "tags.jsonl") == [("1.jpg", ["2.8"])]

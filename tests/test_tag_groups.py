@@ -258,9 +258,9 @@ def test_tags_are_listed_with_their_images_and_aliases(tmp_path):
     )
     tagger.save(tmp_path / "run")
     assert visterm("tags run", tmp_path)[1].splitlines() == [
-        "tag   photos  aliases",
-        "gull       3  Möwe, seagull",
-        "sea        5",
+        "tag   learned from  aliases",
+        "gull             3  Möwe, seagull",
+        "sea              5",
     ]
     assert json.loads(visterm("tags run --json", tmp_path)[1].splitlines()[1]) == {
         "tag": "sea", "images": 5, "aliases": []

@@ -71,8 +71,10 @@ def test_keywords_are_those_of_all_fields_each_once_and_of_paths_the_last_part()
         + listed("digiKam:TagsList", "People/Ann", "_Digikam_Internal_Tags_/Pick", kind="Seq")
         + listed("MicrosoftPhoto:LastKeywordXMP", "AC/DC", "places/Rome")
         + listed("mediapro:CatalogSets", "events|party")
+        + listed("acdsee:keywords", "old town", "sea"),
+        'xmlns:acdsee="http://ns.acdsee.com/iptc/1.0/"',
     )
-    assert tags(content) == ["sea", "AC/DC", "dog", "Ann", "Rome", "party"]
+    assert tags(content) == ["sea", "AC/DC", "dog", "Ann", "Rome", "party", "old town"]
 
 
 def test_paths_say_where_tags_lie_by_the_first_field_that_has_one():

@@ -356,7 +356,8 @@ def words_last(args: Sequence[str], takes_value: Mapping[str, bool], others: Col
             return [*options, "--", *words, *remaining]
         has_number = arg[2:].isdigit() and takes_value.get(arg[:2], False)  # -k5
         is_option = arg in takes_value or arg in others or has_number
-        if len(arg) > 2 and arg[0] == "-" and arg[1] != "-" and not is_option:
+        is_letter = len(arg) == 2 and arg.isascii()  # -x, unlike -海
+        if len(arg) > 1 and arg[0] == "-" and arg[1] != "-" and not (is_option or is_letter):
             words.append(arg)
             continue
         options.append(arg)

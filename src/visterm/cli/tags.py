@@ -171,7 +171,7 @@ def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
     for word in tagger.words.added:
         objects.append({"tag": word, "images": 0, "aliases": [], "trained": False})
         rows.append([word, "0", "(no training images)"])
-    show_all(objects, rows, ["tag", "photos", "aliases"], json=json)
+    show_all(objects, rows, ["tag", "learned from", "aliases"], json=json)
 
 
 def _add_words(run: Path, file: Path, *, json: bool) -> None:

@@ -21,7 +21,7 @@ from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_visible_character
 
 MAX_TAGS = 100  # Maximum number of tags in one request for one image, from a person, another program or a tag file
 MAX_LETTERS = 200  # Maximum number of characters of a new tag; tags that a run already has may be longer
-N_NEAREST = 5  # Number of tags that are named for a word that is not a tag
+N_FREQUENT = 5  # Number of tags that are named for a word that is like no tag
 STOP_WORDS = frozenset(re.findall(r"\w+", """
     a an and are as at by for from in into is it near of off on or over the to under with without
     am auf aus bei das dem den der die ein eine im mit oder und vom von zu zum zur
@@ -331,26 +331,26 @@ class Vocabulary:
         return sp.csr_array(parts, shape=(1, len(self.tags))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
-        """Return the message for unknown words: each with the tag that was probably meant, or all with nearest tags."""
+        """Return the message for unknown words: the tag that was probably meant by each, or the most frequent tags."""
         messages, unmatched_words = [], []
         for word in dict.fromkeys(words):
-            if meant := self.nearest_tags(word, 1):
-                quoting_hint = f" Type it as {quoted(meant[0])}." if set('",;') & set(meant[0]) else ""
-                messages.append(f"Unknown tag '{word}'. Did you mean '{meant[0]}'?{quoting_hint}")
+            if meant := self.nearest_tag(word):
+                quoting_hint = f" Type it as {quoted(meant)}." if set('",;') & set(meant) else ""
+                messages.append(f"Unknown tag '{word}'. Did you mean '{meant}'?{quoting_hint}")
             else:
                 unmatched_words.append(word)
         if unmatched_words:
-            nearest = zip(*(self.nearest_tags(word, cutoff=0.0) for word in unmatched_words), strict=True)
-            tags = list(dict.fromkeys(tag for similar in nearest for tag in similar))[:N_NEAREST]
+            order = np.argsort(-self.counts, kind="stable")[:N_FREQUENT]
             plural = "s" if len(unmatched_words) > 1 else ""
             names = ", ".join(f"'{word}'" for word in unmatched_words)
-            messages.append(f"Unknown tag{plural} {names}. Tags of the most similar spelling: {', '.join(tags)}.")
+            tags = ", ".join(self.tags[column] for column in order.tolist())
+            messages.append(f"Unknown tag{plural} {names}. The most frequent tags are: {tags}.")
         return " ".join(messages)
 
-    def nearest_tags(self, word: str, k: int = N_NEAREST, cutoff: float = 0.6) -> list[str]:
-        """Return the `k` tags with the most similar spelling, if the similarity (0-1) is at least `cutoff`."""
+    def nearest_tag(self, word: str) -> str | None:
+        """Return the tag with the most similar spelling; None if none is similar."""
         tag_of_key = {tag_key(tag): tag for tag in self.tags}
-        return [tag_of_key[key] for key in difflib.get_close_matches(tag_key(word), tag_of_key, n=k, cutoff=cutoff)]
+        return next((tag_of_key[key] for key in difflib.get_close_matches(tag_key(word), tag_of_key, n=1)), None)
 
     def to_json(self) -> dict[str, object]:
         """Return the vocabulary as a dict for JSON, as a run saves it."""

@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from itertools import groupby
@@ -36,6 +37,9 @@ ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image
 
 IMAGES_PER_THREAD = 3  # Minimum number of images per thread that are being decoded or wait for the caller
 MAX_SCANS = 100  # Maximum number of scans in a progressive JPEG: cameras and programs write about ten
+JPEG_END = b"\xff\xd9"
+# For a JPEG's scan: first inside an interval, then after each marker between intervals
+WRONG_DATA = b"".join([b"\x55" * 64, *(bytes([0xFF, 0xD0 + restart]) + b"\x55" * 64 for restart in range(8))])
 _REASONS = (
     (Image.DecompressionBombError, "decompression bomb: far more pixels than allowed"),
     (UnidentifiedImageError, "not an image: in no format that visterm reads"),
@@ -189,7 +193,13 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
                     raise ImageError(path, reason)
                 if image.info.get("progressive"):
                     _refuse_many_scans(path, file)
-                return pillow.upright_rgb(image, max_side)
+                try:
+                    return pillow.upright_rgb(image, max_side)
+                except OSError:
+                    file.seek(0)
+                    if (pixels := _jpeg_without_end(path, image, file.read(), max_side)) is None:
+                        raise
+                    return pixels
     except ImageError:
         raise
     except MemoryError as error:
@@ -203,6 +213,21 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
 def max_image_pixels() -> int:
     """Return the maximum number of pixels of an image, for indexing and for display."""
     return Image.MAX_IMAGE_PIXELS or sys.maxsize
+
+
+def _jpeg_without_end(path: str, image: Image.Image, content: bytes, max_side: int | None) -> NDArray[np.uint8] | None:
+    """Return the pixels of a JPEG that lacks only its end marker; None if data are missing, or it is another file.
+
+    libjpeg fills missing data with grey, without an error. If none are missing, wrong data after them change none.
+    """
+    scan = content.rfind(b"\xff\xda")
+    has_one_scan = not image.info.get("progressive") and content[scan + 4 : scan + 5] == bytes([len(image.getbands())])
+    if image.format == "JPEG" and has_one_scan and not content.endswith(JPEG_END):
+        content = content.rstrip(b"\xff")
+        with suppress(ImageError):
+            pixels, others = (_pixels(path, content + end, max_side) for end in (JPEG_END, WRONG_DATA + JPEG_END))
+            return pixels if np.array_equal(pixels, others) else None
+    return None
 
 
 def _refuse_many_scans(path: str, file: BinaryIO) -> None:

@@ -117,7 +117,8 @@ class LearningOutcome:
         """The numbers of photos and tags, the new tags, and whether the run has confidences, as text."""
         scope = ", all learned again" if self.full else ", only the tags learned again"
         new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{tag_list_text(self.new)}"
-        text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}"
+        held_out = f" ({self.held_out:,} more are held out to compare runs)" if self.held_out else ""
+        text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}{held_out}"
         text = text if self.is_first else f"{text}{scope}"
         return text if self.confidences else f"{text}; no confidences: too few tagged photos could be held out"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, replace
@@ -113,15 +114,15 @@ class Recommender(Estimator):
         """Learn from pairs, or a sparse matrix of them; `y` is not used. See `fit_pairs` for parameters and errors."""
         pairs, options = Pairs.of(X), {"random_state": self.random_state, "n_jobs": self.n_jobs}
         model = make_model(self.model, self.model_params or {}, options)
-        weights, n_users = pairs.weights, pairs.users.size
+        weights = pairs.weights
         if item_features is not None:  # a feature is a further user, who has the items with this feature
-            features = _features(item_features, "item_features", pairs.items.size)
+            features = _features(item_features, "item_features", pairs.item_columns)
             if (least := features.data.min(initial=0)) < 0:
                 raise UserError(setting="item_features", value=least, expected="numbers of 0 or more")
             weights = as_csr(sp.vstack([weights, features.T]))
         rows = identity_rows(weights.shape[0])
         if user_features is not None:
-            features = _features(user_features, "user_features", n_users)
+            features = _features(user_features, "user_features", pairs.user_rows)
             features.resize(weights.shape[0], features.shape[1])
             rows = sp.csr_array(sp.hstack([rows, features], format="csr"), dtype=np.float32)
         has_weights = pairs.has_weights or (item_features is not None and bool((weights.data != 1).any()))
@@ -272,7 +273,13 @@ class Recommender(Estimator):
         return evaluate(scores, hidden.held, ["mrr"], exclude=hidden.known)["mrr"]
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the scores of all items for users by their positions in `users_`, shape (n_users, n_items)."""
+        """Return the scores of all items for users by their positions in `users_`, shape (n_users, n_items).
+
+        Raises UserError for names.
+        """
+        if (positions := np.asarray(users)).dtype.kind not in "iu":
+            expected = "positions in `users_`, such as 0; `recommend` takes names"
+            raise UserError(setting="users", value=positions.ravel()[0], expected=expected)
         return self.model_._scores(self._user_rows(users))
 
     def score_blocks(self, users: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -371,12 +378,12 @@ def fit_pairs(
         Names of the rows and columns of a sparse matrix; None: their numbers.
     model, model_params, random_state, n_jobs
         As in `Recommender`.
-    user_features : array or sparse, shape (n_users, n_features), optional
-        Features of the users in the order of `Pairs.users`, for ``wsabie`` and ``vse_ens``: the vector of a user is the
-        sum of its own vector and those of its features. Other models raise an error.
-    item_features : array or sparse, shape (n_items, n_features), optional
-        Features of the items in the order of `Pairs.items`, 0 or above. Each is learned as one more user who has the
-        items with this feature. Values other than 1 are weights.
+    user_features : array, sparse or pandas frame, shape (n_users, n_features), optional
+        Features of the users, in the order of `Pairs.users` or with their names as the frame's index, for ``wsabie``
+        and ``vse_ens``: the vector of a user is the sum of its own and those of its features. Others raise an error.
+    item_features : array, sparse or pandas frame, shape (n_items, n_features), optional
+        Features of the items, 0 or above, in the order of `Pairs.items` or with their names as the frame's index. Each
+        is learned as one more user who has the items with this feature. Values other than 1 are weights.
     progress : Progress, optional
 
     Raises DataError if pairs can't be read (`Pairs.of`); UserError if the model is unknown, or doesn't use weights or
@@ -392,11 +399,20 @@ def fit_pairs(
     return recommender.fit(read, user_features=user_features, item_features=item_features, progress=progress)
 
 
-def _features(matrix: Any, setting: str, n_rows: int) -> sp.csr_array:
-    """Return features of users or items as CSR; raise ShapeError if there aren't `n_rows` rows."""
+def _features(matrix: Any, setting: str, names: Collection[str]) -> sp.csr_array:
+    """Return features of users or items as CSR, with a row for each name: in their order, or by the index of a frame.
+
+    Raises ShapeError if there are too few or too many rows; UserError if a name is not once in the index.
+    """
+    index: Any = getattr(matrix, "index", None)
+    if hasattr(index, "is_unique") and not hasattr(index, "step"):  # names, not the numbers of the rows
+        counts, rows = Counter(map(str, index)), dict(zip(map(str, index), range(len(index)), strict=True))
+        if wrong := [name for name in names if counts[name] != 1]:
+            raise UserError(setting=setting, value=wrong[0], expected="each name once in the index of the frame")
+        matrix = matrix.iloc[[rows[name] for name in names]]
     features = sp.csr_array(as_rows(matrix, setting))
-    if features.shape[0] != n_rows:
-        raise ShapeError(setting=setting, value=features.shape, expected=f"{n_rows:,} rows")
+    if features.shape[0] != len(names):
+        raise ShapeError(setting=setting, value=features.shape, expected=f"{len(names):,} rows")
     return features
 
 

@@ -275,7 +275,7 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         is_list = index == 0 and text.lstrip().startswith("[")
         text = "\n".join([text, *(line for _, line in numbered_lines)]) if is_list else text
         try:
-            value = json.loads(text, object_pairs_hook=_without_repeats)
+            value = json.loads(text, object_pairs_hook=_without_repeats, parse_float=str)  # 2.80 is a keyword
         except (ValueError, RecursionError) as error:
             expected = "expected one object per line, or a list of objects"
             raise TagFileError(f"{path}, line {number}: not JSON ({error}); {expected}.") from error

@@ -36,6 +36,7 @@ FIELDS: dict[str, str | None] = {
     qname("http://ns.microsoft.com/photo/1.0", "LastKeywordXMP"): "/",
     qname("http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP"): "/",
     qname("http://ns.iview-multimedia.com/mediapro/1.0/", "CatalogSets"): "|",
+    qname("http://ns.acdsee.com/iptc/1.0/", "keywords"): "|",
 }
 
 # The fields with paths. If two fields have different paths for a tag, the first counts, as in digiKam and Immich.

@@ -51,6 +51,7 @@ _EMPTY_XMP = (
     "</x:xmpmeta>\n"
 )
 SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY_XMP}'.encode()  # Content of a new file without tags
+IN_EMPTY_FILE = SIDECAR + b"\n"  # Of a file that had 0 bytes: an undo empties it again
 _BEGIN, _END = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n', '<?xpacket end="w"?>'
 PACKET = f"{_BEGIN}{_EMPTY_XMP}{_END}".encode()  # New metadata for an image
 
@@ -130,6 +131,8 @@ def remove_tags(content: bytes, tags: Collection[str], label: str) -> bytes | No
     keywords, keys = keywords_of(document), {tag_key(tag) for tag in tags}
     copies = keywords.copies if all(tag_key(mark.tag) in keys for mark in keywords.marks) else ()
     content = _without_tags(document, keys, copies=copies)
+    if content == IN_EMPTY_FILE:
+        return b""
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
 
 

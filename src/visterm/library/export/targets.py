@@ -177,8 +177,8 @@ class SidecarTarget:
             in_image = sidecars.embedded_keywords(item.path) if shares_stem else existing
             marks = _flattened(_with_image_keywords(marks, in_image, item.rejected), item.rejected, self._flat)
 
-        new, change = revise(old or writing.SIDECAR, item, marks, path)
-        if old is not None or change.added:
+        new, change = revise(old or (writing.SIDECAR if old is None else writing.IN_EMPTY_FILE), item, marks, path)
+        if old or change.added:
             self._write(path, old, new, dry_run=dry_run)
         return replace(
             change,

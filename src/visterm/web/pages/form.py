@@ -273,7 +273,7 @@ def _suggest(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:
     """Return a search with similarly spelled tags in place of its unknown words; empty if there are no such tags."""
     suggestion = words
     for word in (word.strip('-"') for word in unknown):
-        tag = next(iter(catalogue.tagger.vocabulary.nearest_tags(word, 1)), None)
+        tag = catalogue.tagger.vocabulary.nearest_tag(word)
         if tag is not None and word not in STOP_WORDS:
             typed = tag if tag.isalnum() else quoted(tag)
             pattern = rf"(?<!\w){re.escape(word)}(?!\w)"
