@@ -91,8 +91,7 @@ def learn(
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
         # The first run that learns the tags of files is compared with none, so it learns from all tagged photos
         is_first = START in tagger.facts and stored.tags.come_from_files()
-        if is_first:
-            tagger, full = _first_learner(tagger, stored), True
+        tagger, full = (_first_learner(tagger, stored), True) if is_first else (tagger, full)
         train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count, hold_out=not is_first)
         keeps_rows = isinstance(tagger.model, RelearnsTags)
         n_before = int(tagger.facts.get("images", 0)) if tagger.facts.get("tags given", 1) else 0
