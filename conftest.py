@@ -16,6 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test depends on how fast a machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 NO_NETWORKS = tempfile.TemporaryDirectory(prefix="visterm-no-networks-")
 # Read when huggingface_hub is imported: what lies in the developer's cache, or in a table of networks, changes no test.
