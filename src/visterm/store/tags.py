@@ -421,12 +421,12 @@ class ManualJudgements(CatalogueTable):
             return cached
 
         active, keys_text = self._tags.active(), json.dumps(keys)
-        with self._database.transaction(writes=False):
-            files_version = self._database.value(FILE_TAGS_VERSION)
-            read_version, of_files = self._of_files.get(key, ("", NO_IDS))
-            if read_version != files_version:
-                of_files = _ids_in(self._database.value(OF_FILES, (keys_text,)))
-            texts = dict(self._database.rows(judged_sql(active), (keys_text, *active.values * 2)))
+        # Versions are read before what they are of: after a change in between, all is read again at the next search
+        files_version = self._database.keep("version of tags of files", lambda: self._database.value(FILE_TAGS_VERSION))
+        read_version, of_files = self._of_files.get(key, ("", NO_IDS))
+        if read_version != files_version:
+            of_files = _ids_in(self._database.value(OF_FILES, (keys_text,)))
+        texts = dict(self._database.rows(judged_sql(active), (keys_text, *active.values * 2)))
         parts = [of_files, *(_ids_in(texts.get(kind)) for kind in (2, 1, -1, 3))]
         if cached is None or not all(map(np.array_equal, cached_parts, parts)):
             _, given, accepted, rejected, doubted = parts
@@ -437,10 +437,11 @@ class ManualJudgements(CatalogueTable):
         return cached
 
     def _make_room(self, added: Iterable[object]) -> None:
-        """Empty the caches if they would become too large."""
+        """Empty the caches if they would become too large; those of tags stay if only derived answers are many."""
         self._n_bytes += sum({id(part): getattr(part, "nbytes", 0) for part in added}.values())
-        is_full = len(self._cache) >= MAX_CACHED_TAGS or len(self._derived) >= MAX_DERIVED
-        if is_full or self._n_bytes > MAX_CACHED_BYTES:
+        if len(self._derived) >= MAX_DERIVED:
+            self._derived = {}
+        if len(self._cache) >= MAX_CACHED_TAGS or self._n_bytes > MAX_CACHED_BYTES:
             self._of_files, self._cache, self._derived, self._n_bytes = {}, {}, {}, 0
 
     def remembered(self, key: Hashable, sources: Sequence[object]) -> Any:
