@@ -7,7 +7,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Ids: TypeAlias = NDArray[np.int64]
+from visterm.core.types import Ints
+
+Ids: TypeAlias = Ints
 
 NO_IDS = np.empty(0, np.int64)
 IDS_PER_LOOKUP = 16  # If more than 1 of 16 ids is looked up, a table of all ids is faster than a binary search

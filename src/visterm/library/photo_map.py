@@ -10,21 +10,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, StorageError
+from visterm.core.id_sets import Ids
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix
+from visterm.core.types import Floats, Matrix
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.store.history import CatalogueJob
-
-Floats = NDArray[np.float32]
-Ids = NDArray[np.int64]
 
 MAP_FILE = "photo_map.npz"
 N_COMPONENTS = 50  # Number of principal components for finding neighbours, as in the map of tags

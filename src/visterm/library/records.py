@@ -122,7 +122,8 @@ def _read_record(
         sha256 = (content_hash(path) or "") if is_remote(path) else file_hash(path)
         if state is None or not sha256:
             return Skipped(path, MISSING_FILE_REASON)
-        exif, place = exif_of(path, unread=undated), "" if is_remote(path) else place_of(path, sidecars)
+        exif = exif_of(path, unread=undated)
+        place = "" if is_remote(path) else place_of(path, sidecars)
         return NewImage(
             name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path),
             place=place, **exif._replace(camera=exif.camera or "")._asdict(),

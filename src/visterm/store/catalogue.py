@@ -21,13 +21,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_rows
 from visterm.core.errors import CorruptFileError, DataError, InUseError, ShapeError, StorageError
+from visterm.core.id_sets import Ids
 from visterm.core.persist import open_folder
 from visterm.core.types import Matrix, Place, Ranking
 from visterm.core.writing import locked
@@ -44,9 +45,6 @@ from visterm.store.tags import ManualJudgements, Tags
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 SKIPPED = "skipped.jsonl"
 """List of skipped files for people and other programs; the database has the authoritative list."""
-
-
-Ids: TypeAlias = NDArray[np.int64]
 
 
 class ImageLocation(NamedTuple):

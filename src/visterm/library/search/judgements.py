@@ -34,9 +34,8 @@ class ManualTags(NamedTuple):
     ids: Ids = NO_IDS  # Photos that people tagged with a word, or for which they rejected a `-word`
     leads: NDArray[np.bool_] = NO_FLAGS
     """Whether each photo is ranked before all unjudged photos: it has all the words, or an unlearned word."""
-    n_unlearned_words: NDArray[np.int16] = (
-        NO_COUNTS  # For each photo, the number of unlearned words that people tagged it with
-    )
+    n_unlearned_words: NDArray[np.int16] = NO_COUNTS
+    """For each photo, the number of unlearned words that people tagged it with."""
     n_given: NDArray[np.int16] = NO_COUNTS
     """For each photo, 0 unless people tagged it with all words; else 1 + the number of words given (not accepted)."""
     left_out: Ids = NO_IDS  # Photos for which people rejected a word, or that they tagged with a `-word`
