@@ -27,6 +27,10 @@ def run_command(arguments, cwd=None):
         if cwd is not None:
             patch.chdir(cwd)
         patch.setattr(sys, "argv", command)
-        with pytest.raises(SystemExit) as ended:
+        try:
             main()
-    return subprocess.CompletedProcess(command, ended.value.code, out.getvalue(), err.getvalue())
+        except SystemExit as end:  # kept no longer than here: its traceback holds the command's open catalogue
+            code = end.code
+        else:
+            pytest.fail(f"{command} did not end by an exit")
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import sqlite3
@@ -138,6 +139,21 @@ def test_what_was_added_is_there_without_saving(stored):
     stored.close()
     again = StoredCatalogue.open(stored.folder)
     assert found(again, [1, 0.5]) == ["c.jpeg", "a.jpeg", "b.jpeg"]
+
+
+def test_a_catalogue_that_nobody_holds_has_no_files_open(stored):
+    """A copy of the folder would otherwise meet files that disappear when garbage is collected."""
+    folder = stored.folder
+    log = folder / f"{DATABASE}-wal"
+    again = StoredCatalogue.open(folder)
+    stored.close()
+    assert log.exists()
+    gc.disable()
+    try:
+        del again
+        assert not log.exists()
+    finally:
+        gc.enable()
 
 
 def test_rows_of_an_opened_catalogue_stay_in_the_file(stored):

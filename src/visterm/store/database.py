@@ -75,6 +75,8 @@ class Database:
         self.path = path
         self._of_thread = threading.local()
         self._connections: list[sqlite3.Connection] = []
+        # a connection refers to itself: left to the garbage collector, it would keep its files for any time
+        weakref.finalize(self, _close_all, self._connections).atexit = False
         self._lock = threading.Lock()
         self._memory_lock: AbstractContextManager[object] = threading.RLock() if path is None else nullcontext()
         self._identity: list[tuple[int, ...] | None] = []
@@ -287,9 +289,7 @@ class Database:
     def close(self) -> None:
         """Close the connections of all threads."""
         with self._lock:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
+            _close_all(self._connections)
             self._identity = []
             self._of_thread = threading.local()
             self._shared = None
@@ -430,6 +430,11 @@ class CatalogueTable:
 
     def _records(self, kind: Callable[..., T], statement: str, values: Values = ()) -> list[T]:
         return [kind(*row) for row in self._database.rows(statement, values)]
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
