@@ -151,7 +151,7 @@ def read_reports(folder: Path) -> list[Report]:
     for name, results in reports.items():
         if results["quick"]:
             path = folder / name / RESULTS
-            raise DataError(f"{path} is of a quick run, which says nothing of methods. Remove it, or run it whole.")
+            raise DataError(f"{path} is of a quick run, which says nothing about methods. Remove it, or run it whole.")
     return [
         Report(
             name,

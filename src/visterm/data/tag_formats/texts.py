@@ -187,8 +187,8 @@ class TextNotes:
                     self._incomplete_from = len(content) - len(line)
                     break
                 raise DataError(
-                    f"{self._path}, line {number} is damaged: it notes what visterm wrote into this folder's texts. "
-                    "Take the line out; what it noted then counts as a person's."
+                    f"{self._path}, line {number} is damaged: it records what visterm wrote into this folder's texts. "
+                    "Remove the line; its tags then count as a person's."
                 ) from error
             self._keep(note)
 
