@@ -58,7 +58,7 @@ def annotate(
         float | None, options.confidence_option(help="Keep tags with at least this confidence (0-1).")
     ] = None,
     new_only: Annotated[
-        bool, options.which_option("--new-only", help="With a run of --encoder ids: leave out known tags of images.")
+        bool, options.which_option("--new-only", help="With --encoder ids: leave out tags that an image already has.")
     ] = False,
     added: Annotated[
         bool, options.which_option("--added", help="Also use words added by `visterm tags RUN --add`, marked *.")

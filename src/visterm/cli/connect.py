@@ -134,7 +134,7 @@ def sync(
         ),
     ] = None,
     k: Annotated[
-        int | None, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit [default: 0].")
+        int | None, options.which_option("-k", min=0, help="Maximum predictions per photo; 0: no limit [default: 0].")
     ] = None,
     parent: Annotated[
         str | None,
