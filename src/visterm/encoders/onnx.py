@@ -180,7 +180,7 @@ class Onnx(NetworkEncoder):
             if cells.min() < 0:
                 raise UserError(
                     f"The network's feature map has values below 0 (down to {cells.min() * len(cells):.3g}): square "
-                    "roots of their averages have no parts.", setting="root", value=self.root,
+                    "roots of their averages cannot be split.", setting="root", value=self.root,
                     advice="Fit with `encoder.root`=False.",
                 )  # fmt: skip
             row = np.sqrt(mean)

@@ -66,8 +66,8 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     text_of |= _match(texts, folder, [image for image in images if image not in text_of], unused_texts)
     if not text_of:
         raise TagFileError(
-            f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
-            f"such as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
+            f"None of {count_of(len(by_key), 'text')} in {texts} has the name of an image in {folder}: the texts are "
+            f"named like '{min(by_key)}{SUFFIX}', the images like '{images[0].relative_to(folder).as_posix()}'."
         )
 
     used_texts = set(text_of.values())
