@@ -190,9 +190,7 @@ def page_of(
             for report in reports
             for claim in report.claims
         ):
-            raise DataError(
-                f"{REASONS} has a reason for an order that holds or is missing: {one}. Remove or correct it."
-            )
+            raise DataError(f"{REASONS} has a reason for an order that holds or is gone: {one}. Remove or correct it.")
     document = Document("Every comparison")
     document.text(
         "An *order* is a statement in a paper's tables or text that one method beats another. It *holds* or *does not "
