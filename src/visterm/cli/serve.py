@@ -114,10 +114,9 @@ def serve(
     n_workers = workers or worker_processes.default_workers(catalogue)
 
     def announce(address: str) -> None:
-        processes = f"{n_workers} processes answer (--workers)" if n_workers > 1 else "one process answers (--workers)"
+        processes = f"{n_workers} processes answer" if n_workers > 1 else "one process answers"
         say(
-            f"Serving {catalogue} at {address} ({processes}; Ctrl-C ends it; the API is described at "
-            f"{address}/api/v1/docs)"
+            f"Serving {catalogue} at {address} ({processes}; see --workers). Ctrl-C ends it. API: {address}/api/v1/docs"
         )
         if (line := info.encoder_advice(catalogue)) is not None:
             say(line)
