@@ -66,7 +66,7 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     text_of |= _match(texts, folder, [image for image in images if image not in text_of], unused_texts)
     if not text_of:
         raise TagFileError(
-            f"None of {count_of(len(by_key), 'text')} in {texts} has the name of an image in {folder}: the texts are "
+            f"No text in {texts} has the name of an image in {folder}: the texts are "
             f"named like '{min(by_key)}{SUFFIX}', the images like '{images[0].relative_to(folder).as_posix()}'."
         )
 
