@@ -108,7 +108,7 @@ def test_what_the_correction_leaves_open_needs_no_other_cause() -> None:
     ],
 )
 def test_a_reason_for_what_holds_or_is_not_there_is_refused(reason: Reason) -> None:
-    with pytest.raises(DataError, match="explains what holds or is not there"):
+    with pytest.raises(DataError, match="has a reason for an order that holds or is gone"):
         page_of([Report("one", "", "", CLAIMS)], "abc", {}, [reason])
 
 

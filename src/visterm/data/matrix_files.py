@@ -131,7 +131,7 @@ def refuse_bomb(path: Path, n_packed: int, n_unpacked: int) -> None:
     if n_unpacked > max(ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * n_packed):
         raise TooLargeError(
             f"{path} has {n_packed:,} bytes and would unpack to {n_unpacked:,}; expected at most {MAX_EXPANSION} times "
-            "its size, as of features. If it is what it should be, save it without compression."
+            "its size, more than features need. If the file is right, save it uncompressed."
         )
 
 

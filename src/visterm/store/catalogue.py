@@ -103,7 +103,7 @@ class WriterLock:
         assert self.path is not None
         return InUseError(
             f"{self.path.parent} is in use by {holder}, which is writing rows into it. Wait until it is done; searches "
-            "and feedback go on meanwhile."
+            "and corrections continue."
         )
 
 

@@ -151,7 +151,7 @@ def read_reports(folder: Path) -> list[Report]:
     for name, results in reports.items():
         if results["quick"]:
             path = folder / name / RESULTS
-            raise DataError(f"{path} is of a quick run, which says nothing of methods. Remove it, or run it whole.")
+            raise DataError(f"{path} is of a quick run, which says nothing about methods. Remove it, or run it whole.")
     return [
         Report(
             name,
@@ -190,7 +190,7 @@ def page_of(
             for report in reports
             for claim in report.claims
         ):
-            raise DataError(f"{REASONS} explains what holds or is not there: {one}. Remove it, or mend its fields.")
+            raise DataError(f"{REASONS} has a reason for an order that holds or is gone: {one}. Remove or correct it.")
     document = Document("Every comparison")
     document.text(
         "An *order* is a statement in a paper's tables or text that one method beats another. It *holds* or *does not "

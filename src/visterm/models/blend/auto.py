@@ -320,10 +320,10 @@ class Auto(Blend):
             elif word_vectors is not None and columns.block == 0 and not by_number:
                 if np.shape(word_vectors)[1] != X.shape[1]:
                     raise ShapeError(
-                        f"`word_vectors` has {np.shape(word_vectors)[1]} numbers a tag.",
+                        f"`word_vectors` has {np.shape(word_vectors)[1]} numbers per tag.",
                         setting="word_vectors",
                         value=np.shape(word_vectors),
-                        expected=f"{X.shape[1]}, as images have features: vectors of the text tower of their network",
+                        expected=f"{X.shape[1]}, as many as the features: vectors of the text tower of their network",
                         advice="Leave them out, or choose another `model`, such as sampled_tagger.",
                     )
                 given = (*given, ("text_ridge", {}))
