@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -59,12 +59,14 @@ class ImageRecord:
 
 
 class ImageState(NamedTuple):
-    """Id, size, time and hash of a file, to detect changes."""
+    """Path, id, size, time, hash and name of a file, to detect changes."""
 
+    path: str
     id: int
     n_bytes: int
     mtime_ns: int
     sha256: str
+    name: str
 
 
 class Images(CatalogueTable):
@@ -167,10 +169,15 @@ class Images(CatalogueTable):
         """Return all images in a state, by id."""
         return self._select("WHERE state = ? ORDER BY id", state)
 
-    def files(self) -> dict[str, ImageState]:
-        """Return path -> state of all present files, to compare with folders on disk."""
-        statement = "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
-        return {path: ImageState(*state) for path, *state in self._database.rows(statement)}
+    def files(self) -> dict[str, int]:
+        """Return path -> id of all present files."""
+        return dict(self._database.rows("SELECT path, id FROM images WHERE state = 'here' AND path IS NOT NULL"))
+
+    def file_batches(self) -> Iterator[list[ImageState]]:
+        """Yield the states of all present files, some thousands at a time, to compare with folders on disk."""
+        statement = f"SELECT {', '.join(ImageState._fields)} FROM images WHERE state = 'here' AND path IS NOT NULL"
+        for batch in self._database.batches(statement):
+            yield [ImageState(*row) for row in batch]
 
     def without_rows(self, run_id: int) -> list[int]:
         """Return the ids of present images that have no row of a run yet."""
