@@ -238,9 +238,7 @@ def full_paths(items: Sequence[ImageFile], *, follow_files: bool = True) -> list
         folder, name = os.path.split(item)
         if name in ("", os.curdir, os.pardir):
             folder, name = os.path.split(os.path.abspath(item))
-        real = real_folder(folder)
-        is_full = real == folder and len(item) == len(folder) + 1 + len(name)
-        path = item if is_full else str(os.path.join(real, name))
+        path = str(os.path.join(real_folder(folder), name))
         if follow_files and os.path.islink(path):
             return os.path.realpath(path)
         return item if path == item else path  # an equal text would take memory twice

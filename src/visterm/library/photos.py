@@ -109,14 +109,18 @@ def photos_of(
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
         searched = root if folder is images and encoder.reads != "names" else None
         names = [] if searched is None else image_texts(searched, unsearched=unsearched, videos=True)
+        links = {start_of_paths(searched) + name for name in unsearched.links} if searched is not None else ()
+        paths: list[str | None] | None = [os.path.realpath(name) if name in links else name for name in names]
         items: Sequence[ImageFile] = names
         if not names:
+            paths = None
             names, listed = as_images(images, unsearched=unsearched, videos=encoder.reads != "names")
             items = _with_arrays(listed)
         encoder.refuse_unknown(items, only_if_all=True)
         return ListedPhotos(
             items, names, [None] * len(items), encoder, None, root, root, left_out=tuple(unsearched.closed),
-            remarks=unsearched.remarks(), not_read=None if searched is None else unsearched.not_read(videos=True),
+            remarks=unsearched.remarks(), known_paths=paths,
+            not_read=None if searched is None else unsearched.not_read(videos=True),
         )  # fmt: skip
 
     corpus = read_corpus(None, images, tags)
