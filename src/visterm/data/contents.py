@@ -181,8 +181,6 @@ def _first_date(dates: Iterable[object], path: str, unread: list[str] | None) ->
 
 def _map_paths(read: Callable[[S], T], paths: Sequence[S]) -> list[T]:
     """Call `read` for each path, in parallel for objects in a store."""
-    if not any(map(is_remote, paths)):
-        return list(map(read, paths))
     with Team(reading_threads(paths, 1)) as team:
         return team.run(lambda n: read(paths[n]), len(paths))
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from visterm.core.errors import DataError, TagFileError
-from visterm.core.remote import RemotePath, as_path, as_remote, is_remote, start_of_paths
+from visterm.core.remote import as_path, as_remote, is_remote, start_of_paths
 from visterm.core.types import CLOSED, Place, Skipped
 from visterm.core.wording import count_of, join_ends
 
@@ -120,7 +120,6 @@ class Unsearched:
     hidden: list[str] = field(default_factory=list)  # Hidden and thumbnail folders, as paths inside the searched folder
     closed: list[Skipped] = field(default_factory=list)  # Sub-folders that cannot be listed, with the reasons
     suffixes: Counter[str] = field(default_factory=Counter)  # Number of files by suffix, images and others
-    links: set[str] = field(default_factory=set)  # Files that are symbolic links, as paths inside the folder
 
     def remarks(self) -> list[str]:
         """Return a line with the number of hidden folders; no line if no folder is hidden."""
@@ -267,18 +266,15 @@ def _names_in(folder: Path, unsearched: Unsearched | None, *, videos: bool = Fal
 
 def files_below(folder: Path, unsearched: Unsearched | None) -> Iterator[str]:
     """Yield the files below a folder, without hidden ones, as paths inside it; `unsearched` is as in `find_images`."""
-    remote, excluded_folders = as_remote(folder), dict[str, None]()
-    yield from (
-        _local_files(folder, unsearched, excluded_folders)
-        if remote is None
-        else _stored_files(remote, excluded_folders)
-    )
-    if unsearched is not None:
-        unsearched.hidden += sorted(excluded_folders)
 
+    def cannot_list(error: OSError) -> None:
+        if unsearched is None or error.filename == os.fspath(folder):
+            raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
+        unsearched.closed.append(Skipped(os.fspath(error.filename), f"{CLOSED}: {error.strerror}"))
 
-def _stored_files(folder: RemotePath, excluded_folders: dict[str, None]) -> Iterator[str]:
-    for name in folder.files():
+    excluded_folders: dict[str, None] = {}
+    remote = as_remote(folder)
+    for name in [] if remote is None else remote.files():
         *folders, file = name.split("/")
         hidden_index = next((i for i, part in enumerate(folders) if is_excluded_folder(part)), None)
         if hidden_index is not None:
@@ -286,37 +282,14 @@ def _stored_files(folder: RemotePath, excluded_folders: dict[str, None]) -> Iter
         elif not file.startswith("."):
             yield name
 
-
-def _local_files(folder: Path, unsearched: Unsearched | None, excluded_folders: dict[str, None]) -> Iterator[str]:
-    pending = [("", os.fspath(folder))]
-    while pending:
-        prefix, parent = pending.pop()
-        try:
-            with os.scandir(parent) as listing:
-                entries = list(listing)
-        except OSError as error:
-            if unsearched is None or parent == os.fspath(folder):
-                raise DataError(f"The folder {parent} cannot be listed: {error.strerror}.") from error
-            unsearched.closed.append(Skipped(parent, f"{CLOSED}: {error.strerror}"))
-            continue
-        for entry in entries:
-            name = prefix + entry.name
-            if _is_folder(entry):
-                if is_excluded_folder(entry.name):
-                    excluded_folders[name] = None
-                elif not entry.is_symlink():
-                    pending.append((f"{name}/", entry.path))
-            elif not entry.name.startswith("."):
-                if unsearched is not None and entry.is_symlink():
-                    unsearched.links.add(name)
-                yield name
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that cannot be followed
-        return False
+    for parent, folders, files in os.walk(folder, onerror=cannot_list) if remote is None else ():
+        parent_path = Path(parent).relative_to(folder).as_posix()
+        prefix = "" if parent_path == "." else f"{parent_path}/"
+        excluded_folders.update((f"{prefix}{name}", None) for name in folders if is_excluded_folder(name))
+        folders[:] = [name for name in folders if not is_excluded_folder(name)]
+        yield from (f"{prefix}{name}" for name in files if not name.startswith("."))
+    if unsearched is not None:
+        unsearched.hidden += sorted(excluded_folders)
 
 
 def is_excluded_folder(folder: str) -> bool:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -58,7 +59,9 @@ def compare(
     files = _ListedFiles(stored, paths, Team(resolve_jobs(n_jobs)))
     result, images = files.result, files.images
     lost_ids = files.compare_states(names, may_be_gone)
-    unknown_positions, redated_positions, changed_positions = files.different_positions()
+    unknown_positions = [i for i in sorted(files.states) if i not in images]
+    redated_positions = [i for i in sorted(images) if (files.states[i] or (-1, 0))[0] == images[i].n_bytes]
+    changed_positions = sorted(images.keys() - redated_positions)
 
     with files.team:
         changed_positions += files.store_new_dates(redated_positions)
@@ -134,19 +137,6 @@ class _ListedFiles:
                 self.states[i] = state
         return lost_ids
 
-    def different_positions(self) -> tuple[list[int], list[int], list[int]]:
-        """Return positions of unknown files, of known files with a new date, and of known files with a new size."""
-        unknown_positions, redated_positions, resized_positions = [], [], []
-        for i, state in sorted(self.states.items()):
-            image = self.images.get(i)
-            if image is None:
-                unknown_positions.append(i)
-            elif state is not None and state[0] == image.n_bytes:
-                redated_positions.append(i)
-            else:
-                resized_positions.append(i)
-        return unknown_positions, redated_positions, resized_positions
-
     def store_new_dates(self, redated_positions: Sequence[int]) -> list[int]:
         """Store the new dates of files with unchanged content, and return the positions of the other files."""
         changed_positions = []
@@ -172,29 +162,18 @@ class _ListedFiles:
         by_size: defaultdict[int, list[Candidate]] = defaultdict(list)
         sizes = {state[0] for state in map(self.states.get, positions) if state is not None}
         if not sizes:
-            return by_size
+            return {}
         lost_set, replaced_paths = set(lost_ids), {self.paths[i] for i in positions if i in self.images}
         statement = (
             f"SELECT state, {', '.join(ImageState._fields)} FROM images "
             f"WHERE state != '{FRAME}' AND path IS NOT NULL AND n_bytes {LISTED} ORDER BY id"
         )
-        for batch in self.stored.database.batches(statement, (as_list(sizes),)):
-            for state, *values in batch:
-                image = ImageState(*values)
-                if state == "gone":
-                    rank = 1
-                elif image.id in lost_set:
-                    rank = 0
-                elif image.path in replaced_paths:
-                    rank = 3
-                elif image.path in self.positions:
-                    continue
-                else:
-                    rank = 2
+        for state, *values in chain.from_iterable(self.stored.database.batches(statement, (as_list(sizes),))):
+            image = ImageState(*values)
+            rank = 1 if state == "gone" else 0 if image.id in lost_set else 3 if image.path in replaced_paths else 2
+            if rank != 2 or image.path not in self.positions:
                 by_size[image.n_bytes].append((rank, image.id, image))
-        for candidates in by_size.values():
-            candidates.sort()
-        return by_size
+        return {size: sorted(candidates) for size, candidates in by_size.items()}
 
     def find_moved(self, positions: Sequence[int], by_size: dict[int, list[Candidate]]) -> None:
         """Find images with the content of files at other paths, and add them to `result` as moved."""

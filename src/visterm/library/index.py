@@ -148,7 +148,6 @@ class Indexing:
                     state = file_state(path)
                     stored.images.move(image_id, path, photos.names[position], state[1] if state else 0)
 
-        stored.images.mark_seen(chain(compared.kept.values(), compared.moved.values()))
         skipped = [item.image for item in stored.skipped.all()]
         stored.skipped.remove(image for image in skipped if not (os.path.lexists(image) or is_there(image)))
         present = chain(compared.kept.items(), compared.moved.items())

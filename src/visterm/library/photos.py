@@ -109,17 +109,13 @@ def photos_of(
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
         searched = root if folder is images and encoder.reads != "names" else None
         names = [] if searched is None else image_texts(searched, unsearched=unsearched, videos=True)
-        links = {start_of_paths(searched) + name for name in unsearched.links} if searched is not None else ()
-        paths: list[str | None] | None = [os.path.realpath(name) if name in links else name for name in names]
-        items: Sequence[ImageFile] = names
+        items: Sequence[Any] = names
         if not names:
-            paths = None
-            names, listed = as_images(images, unsearched=unsearched, videos=encoder.reads != "names")
-            items = _with_arrays(listed)
+            names, items = as_images(images, unsearched=unsearched, videos=encoder.reads != "names")
         encoder.refuse_unknown(items, only_if_all=True)
         return ListedPhotos(
-            items, names, [None] * len(items), encoder, None, root, root, left_out=tuple(unsearched.closed),
-            remarks=unsearched.remarks(), known_paths=paths,
+            _with_arrays(items), names, [None] * len(items), encoder, None, root, root,
+            left_out=tuple(unsearched.closed), remarks=unsearched.remarks(),
             not_read=None if searched is None else unsearched.not_read(videos=True),
         )  # fmt: skip
 
@@ -211,11 +207,7 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
         stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS_KEY, json.dumps(folders)))
     names, is_named, real_paths = list(photos.names), np.zeros(len(photos.names), np.bool_), photos.paths()
     starts = [(start_of_paths(folder), prefix) for folder, prefix in folders.items()]
-    are_same = [path is None or path is item for item, path in zip(photos.items, real_paths, strict=True)]
-    others = full_paths([photos.items[i] for i, same in enumerate(are_same) if not same], follow_files=False)
-    own_paths = iter(others)  # links have names of their own
-    for position, same in enumerate(are_same):
-        path = real_paths[position] if same else next(own_paths)
+    for position, path in enumerate(full_paths(photos.items, follow_files=False)):
         for start, prefix in starts if path is not None else ():
             if path.startswith(start):
                 names[position] = prefix + path.removeprefix(start).replace(os.sep, "/")

@@ -46,7 +46,7 @@ class ImageRecord:
     height: int
     file_type: str  # From the suffix of the file name: "jpeg", "png"
     taken: str | None  # ISO 8601, in the camera's local time
-    # UTC: when it was added, and when it was last found unchanged
+    # UTC: when it was added, and when its file last changed or moved
     added: str
     seen: str
     phash: int | None  # Perceptual hash: 64 bits as a signed number
@@ -137,10 +137,6 @@ class Images(CatalogueTable):
         """Return the hidden images, by id."""
         hidden_ids = "SELECT value FROM json_each((SELECT value FROM meta WHERE key = 'hidden'))"
         return self._select(f"WHERE state = 'gone' AND id IN ({hidden_ids}) ORDER BY id")
-
-    def mark_seen(self, image_ids: Iterable[int]) -> None:
-        """Record that images have just been found unchanged."""
-        self._database.write(f"UPDATE images SET seen = ? WHERE {AMONG}", (now(), as_list(image_ids)))
 
     def mark_reviewed(self, image_ids: Iterable[int], reviewed: bool = True) -> None:
         """Record that a person has just reviewed the tags of images, or undo that."""
