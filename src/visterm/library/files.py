@@ -116,7 +116,9 @@ class _ListedFiles:
             else:
                 self.positions.setdefault(path, i)
         is_known = np.zeros(len(self.paths), np.bool_)
-        for images in self.stored.images.file_batches():
+        columns = ", ".join(ImageState._fields)
+        statement = f"SELECT {columns} FROM images WHERE state = 'here' AND path IS NOT NULL"
+        for images in (list(map(ImageState._make, batch)) for batch in self.stored.database.batches(statement)):
             listed = [(self.positions[image.path], image) for image in images if image.path in self.positions]
             for (i, image), state in zip(listed, file_states([image.path for _, image in listed]), strict=True):
                 is_known[i] = True

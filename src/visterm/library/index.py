@@ -7,6 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -92,8 +93,10 @@ class Indexing:
             progress = StoredProgress(self._stored.jobs, job.id, progress)
             photos, is_named = with_folder_names(self._stored, photos)
             remember_words(self._stored, photos)
-            paths, may_be_gone = photos.paths(), photos.gone_filter()
-            compared = compare(self._stored, paths, photos.names, may_be_gone=may_be_gone, n_jobs=self._n_jobs)
+            may_be_gone, root = photos.may_be_gone, photos.root
+            if may_be_gone is None and root is not None:
+                may_be_gone = partial(is_inside, root=root)
+            compared = compare(self._stored, photos.paths(), photos.names, may_be_gone=may_be_gone, n_jobs=self._n_jobs)
             self._update_unencoded(photos, compared, is_named)
             self._writer.features.sweep()
             self._writer.videos.sweep()
@@ -110,8 +113,8 @@ class Indexing:
                 undated_text = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
                 remarks.append(f"Without a date: {undated_text}.")
             not_read = photos.not_read
-            if not_read is None and photos.root is not None and not is_remote(photos.root):
-                not_read = count_not_read([photos.root], videos=True)
+            if not_read is None and root is not None and not is_remote(root):
+                not_read = count_not_read([root], videos=True)
             result = Indexed(
                 new=len(added) - n_changed, changed=n_changed, moved=len(compared.moved), gone=len(compared.gone),
                 kept=len(photos.items) - len(compared.moved) - len(positions_to_encode),
@@ -125,7 +128,7 @@ class Indexing:
             counts = {name: value for name, value in result.as_dict().items() if value}
             self._stored.history.note(
                 "index",
-                folder=photos.root or "",
+                folder=root or "",
                 **({"tags": photos.tags_from} if photos.tags_from else {}),
                 **counts,
                 **({"not read": not_read.text} if not_read and not_read.text else {}),

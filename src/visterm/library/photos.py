@@ -65,11 +65,6 @@ class ListedPhotos:
         """Return the `full_paths` of the images."""
         return full_paths(self.items) if self.known_paths is None else self.known_paths
 
-    def gone_filter(self) -> Callable[[str], bool] | None:
-        """Return `may_be_gone`, or its default for photos in `root`; None if no photos are to be marked as gone."""
-        start = None if self.root is None else start_of_paths(self.root)
-        return self.may_be_gone or (None if start is None else lambda path: path.startswith(start))
-
     def without_links_outside(self) -> ListedPhotos:
         """Return the photos without links that lead out of the searched folder; these are added to `left_out`."""
         if self.root is None or is_remote(self.root):
@@ -208,8 +203,8 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
     names, is_named, real_paths = list(photos.names), np.zeros(len(photos.names), np.bool_), photos.paths()
     starts = [(start_of_paths(folder), prefix) for folder, prefix in folders.items()]
     for position, path in enumerate(full_paths(photos.items, follow_files=False)):
-        for start, prefix in starts if path is not None else ():
-            if path.startswith(start):
+        for start, prefix in starts:
+            if path is not None and path.startswith(start):
                 names[position] = prefix + path.removeprefix(start).replace(os.sep, "/")
                 is_named[position] = True
                 break

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -168,12 +168,6 @@ class Images(CatalogueTable):
     def files(self) -> dict[str, int]:
         """Return path -> id of all present files."""
         return dict(self._database.rows("SELECT path, id FROM images WHERE state = 'here' AND path IS NOT NULL"))
-
-    def file_batches(self) -> Iterator[list[ImageState]]:
-        """Yield the states of all present files, some thousands at a time, to compare with folders on disk."""
-        statement = f"SELECT {', '.join(ImageState._fields)} FROM images WHERE state = 'here' AND path IS NOT NULL"
-        for batch in self._database.batches(statement):
-            yield [ImageState(*row) for row in batch]
 
     def without_rows(self, run_id: int) -> list[int]:
         """Return the ids of present images that have no row of a run yet."""
