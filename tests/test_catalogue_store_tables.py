@@ -20,7 +20,7 @@ from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.database import WHO, Database
 from visterm.store.filters import Filter
-from visterm.store.images import ImageState, NewImage
+from visterm.store.images import NewImage
 from visterm.store.tags import GivenTag, Prediction
 
 
