@@ -37,44 +37,38 @@ from visterm.core.threads import resolve_jobs
 from visterm.data.pillow import reduced_size
 from visterm.encoders.named import default_encoder, make_encoder
 from visterm.learning.fit_request import FitRequest
-from visterm.library.start import learn_first, open_or_start
+from visterm.library.start import learn_first, learn_quickly, open_or_start
 from visterm.store.images import NewImage
 from visterm_research.scenes import draw_library
 
 SIZE = (4000, 3000)
 NEW, FITTED, TINY = 100, 100, 40  # New photos; photos for the encoder's mean, as in `visterm serve`; pictures to link
 CLOCKS = ("by the wall", "of processors")
-STEPS = ("start", "first photos", "index", "learn", "search")
-
-
-def clocks():
-    """Return the seconds of the wall and of this process's processors."""
-    return np.array([time.perf_counter(), time.process_time()])
+STEPS = ("first photos", "index", "learn", "search")
 
 
 def timed(call):
-    """Return both seconds of a call."""
-    start = clocks()
+    """Return the seconds of a call, by the wall and of this process's processors."""
+    wall, processors = time.perf_counter(), time.process_time()
     call()
-    return (clocks() - start).tolist()
+    return [time.perf_counter() - wall, time.process_time() - processors]
 
 
 def first_search(photos, catalogue, cache, started):
     """Make a catalogue as `visterm serve` and its `visterm watch` do, search, and return both seconds of each step."""
     os.environ["XDG_CACHE_HOME"] = cache
     make_encoder(None, {}, {})._open()
-    ends = [[float(started), 0], clocks()]
-    open_or_start(photos, catalogue, FitRequest())
-    ends.append(clocks())
+    steps = {"start": [time.perf_counter() - float(started), time.process_time()]}
+    steps["first photos"] = timed(lambda: open_or_start(photos, catalogue, FitRequest()))
     opened = Catalogue.load(catalogue)
     folders, tags = folders_to_watch(opened.stored), tags_as_indexed(opened.stored)
-    list(FolderWatcher(opened, folders, tags=tags, stop=Stop(), say=say).compare_folders())
-    ends.append(clocks())
-    say(learn_first(opened, lambda: False))
-    ends.append(clocks())
-    if not (searched := Catalogue.load(catalogue)).search(searched.tags()[0].tag).hits:
-        raise SystemExit("The search found nothing.")
-    return dict(zip(STEPS, np.diff([*ends, clocks()], axis=0).tolist(), strict=True))
+    watching = FolderWatcher(opened, folders, tags=tags, stop=Stop(), say=say)
+    steps["index"] = timed(lambda: list(watching.compare_folders()))
+    steps["learn"] = timed(lambda: learn_quickly(opened, Stop().is_set))
+    if few := not len(opened.tagger.vocabulary):
+        steps["learn"] = timed(lambda: learn_first(opened, Stop().is_set))
+    steps["search"] = timed(lambda: Catalogue.load(catalogue).search(opened.tagger.vocabulary.tags[0]).hits[0])
+    return steps | ({} if few else {"default model, later": timed(lambda: learn_first(opened, Stop().is_set))})
 
 
 def index_again(catalogue, photos):
@@ -149,8 +143,9 @@ def first(photos, folder, runs):
     result = {"photos": len(files), "encoder": default_encoder()}
     for clock, name in enumerate(CLOCKS):
         seconds = {side: [run[clock] for run in sides[side]] for side in ("floor", "encoder")}
-        seconds |= {step: [run[step][clock] for run in sides["whole"]] for step in STEPS}
-        whole = [sum(run) for run in zip(*(seconds[step] for step in STEPS[1:]), strict=True)]
+        steps = [step for step, value in sides["whole"][0].items() if isinstance(value, list)]
+        seconds |= {step: [run[step][clock] for run in sides["whole"]] for step in steps}
+        whole = [sum(run) for run in zip(*(seconds[step] for step in STEPS), strict=True)]
         result[name] = {f"seconds: {side}": spread(each) for side, each in seconds.items()}
         result[name]["encoder over floor"] = ratios(seconds["encoder"], seconds["floor"])
         result[name]["all but the start over encoder"] = ratios(whole, seconds["encoder"])

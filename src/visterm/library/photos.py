@@ -202,7 +202,8 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
         stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS_KEY, json.dumps(folders)))
     names, is_named, real_paths = list(photos.names), np.zeros(len(photos.names), np.bool_), photos.paths()
     starts = [(start_of_paths(folder), prefix) for folder, prefix in folders.items()]
-    for position, path in enumerate(full_paths(photos.items, follow_files=False)):
+    are_full = all(path is item for path, item in zip(real_paths, photos.items, strict=True))
+    for position, path in enumerate(real_paths if are_full else full_paths(photos.items, follow_files=False)):
         for start, prefix in starts:
             if path is not None and path.startswith(start):
                 names[position] = prefix + path.removeprefix(start).replace(os.sep, "/")
