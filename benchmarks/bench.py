@@ -55,7 +55,7 @@ PARTS = {
         ("--gigabytes", "2", "--memory", "512M"),
         ("speed/*", "*/images_per_second", "*/peak_anonymous"),
     ),
-    "encode": Part("encoding photos, beside other libraries", packages=("onnxruntime", "skimage")),
+    "encode": Part("encoding pixels, beside other libraries", packages=("onnxruntime", "skimage")),
     "rivals": Part(
         "quality and time of `auto`, its candidates, and short programs with other libraries",
         ("SHARED", "--cache", "CACHE", "--seed", "1"),
@@ -74,7 +74,7 @@ PARTS = {
     "photographers_hour": Part("an hour on the page", (), ("steps/*/median ms", "steps/*/longest ms"), PAGE, False),
     "connected_story": Part("connect, sync and undo with Immich and PhotoPrism", ("SHARED",), ("*/right", "*/undo")),
     "sync": Part("`visterm sync` with 10,000 photos", packages=("fastapi",)),
-    "watch": Part("`visterm watch` with one new photo", packages=("watchfiles",)),
+    "folder": Part("a folder of photos to its first search, and indexing what is known", packages=("onnxruntime",)),
 }
 """In this order. house.py and same_answers.py check the code and have limits of their own."""
 

@@ -85,7 +85,7 @@ def index(
             shutil.rmtree(path)
         raise
 
-    not_read = say_not_read([images], videos=True)
+    not_read = say_not_read([images], videos=True, counted=result.not_read)
     for remark in result.remarks:
         say(remark)
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.summary()}). The catalogue is in {path}.")

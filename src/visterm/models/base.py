@@ -409,12 +409,10 @@ class Annotator(Estimator, ABC):
             X = checks.identity_rows(self.n_features_in_)
         if sp.issparse(X) and X.dtype.kind in "biuf":
             X = checks.as_csr(X)
-        # Features that need no conversion skip scikit-learn, which is slow to import and would return them unchanged
-        is_checked = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
-        if is_checked and not reset and not hasattr(self, "feature_names_in_"):
-            is_valid = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
-            is_checked = is_valid and checks.all_finite(X.data if sp.issparse(X) else X)
-        if reset or not is_checked or hasattr(self, "feature_names_in_"):
+        has_names = hasattr(self, "feature_names_in_")
+        if not has_names and _is_checked(X) and (reset or X.shape[1] == self.n_features_in_):
+            self.n_features_in_ = X.shape[1]
+        else:
             from sklearn.utils.validation import validate_data
 
             try:
@@ -466,6 +464,14 @@ class Annotator(Estimator, ABC):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # vectors of class numbers are not allowed
         return tags
+
+
+def _is_checked(X: Any) -> bool:
+    """Return whether features need no conversion by scikit-learn, which is slow to import."""
+    is_plain = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
+    if not is_plain or X.ndim != 2 or X.dtype != np.float32 or min(X.shape) == 0:
+        return False
+    return bool(checks.all_finite(X.data if sp.issparse(X) else X))
 
 
 def row_blocks(n: int, row_bytes: int) -> Iterator[slice]:

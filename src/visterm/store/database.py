@@ -174,6 +174,13 @@ class Database:
         with self._connection() as connection:
             return connection.execute(statement, values).fetchall()
 
+    def batches(self, statement: str, values: Values = (), size: int = 10_000) -> Iterator[list[Any]]:
+        """Run a SELECT statement, and yield its rows in lists of up to `size`, so that not all are in memory."""
+        with self._connection() as connection:
+            cursor = connection.execute(statement, values)
+            while batch := cursor.fetchmany(size):
+                yield batch
+
     def value(self, statement: str, values: Values = ()) -> Any:
         """Run a SELECT statement, and return the first value of its first row, or None."""
         with self._connection() as connection:
