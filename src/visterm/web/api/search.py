@@ -168,17 +168,17 @@ async def similar(request: Request, service: ServiceDep, query: Annotated[Filter
 
 def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     """Return one page of a search, and the cursor of the next page."""
-    hits: list[dict[str, Any]] = []
-    for hit in result.hits:
-        fields = {name: value for name, value in hit.as_dict().items() if name != "path"}
+    hits, is_list, page = result.hits, kind.startswith("all"), []
+    for hit in hits[:limit] if is_list else hits[start : start + limit]:
+        fields: dict[str, Any] = hit.as_dict()
+        fields.pop("path", None)
         at = "" if hit.at is None else f"?at={hit.at:.3f}"
-        hits.append(fields | {"thumbnail": f"/api/v1/images/{hit.id}/thumbnail{at}"})
+        fields["thumbnail"] = f"/api/v1/images/{hit.id}/thumbnail{at}"
+        page.append(fields | {"score": None} if is_list else fields)
 
-    if kind.startswith("all"):
-        page = [hit | {"score": None} for hit in hits[:limit]]
+    if is_list:
         following = (page[-1]["id"] if kind == "all" else start + limit) if len(hits) > limit else None
     else:
-        page = hits[start : start + limit]
         following = start + limit if len(hits) > start + limit <= MAX_PAGED_PHOTOS else None
 
     cursor = None if following is None else cursor_at(kind, following)
