@@ -238,10 +238,11 @@ class HttpConnection(asyncio.Protocol):
         since = self._waiting_since
         return (since is None, self._last_received if since is None else since)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Add the connection, or refuse it."""
-        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        # asyncio does this for some sockets only; otherwise the second part of an answer waits 40 ms for the client
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = transport.get_extra_info("peername")
         self.client = str(peer[0]) if peer else ""
         if ":" in self.client:  # IPv6: its network, as one client can use many addresses
