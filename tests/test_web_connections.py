@@ -178,8 +178,8 @@ def test_connections_that_cannot_be_accepted_are_logged_a_few_times_only(tmp_pat
 class Held:
     """A connection as `Connections` sees it."""
 
-    def __init__(self, client, since, *, is_busy=False):
-        self.client, self.since, self.is_busy = client, since, is_busy
+    def __init__(self, client, since, *, is_idle=True):
+        self.client, self.since, self.is_idle = client, since, is_idle
         self.was_cut = False
 
     def closing_order(self):
@@ -200,7 +200,7 @@ def test_a_client_with_half_of_the_connections_makes_room_among_its_own():
 
 def test_connections_that_are_answered_do_not_make_room():
     connections = Connections(4)
-    busy = [Held(f"{i % 3}", i, is_busy=True) for i in range(4)]
+    busy = [Held(f"{i % 3}", i, is_idle=False) for i in range(4)]
     assert all(map(connections.add, busy))
     assert not connections.add(Held("new", 5))
     assert not any(each.was_cut for each in busy)
