@@ -68,7 +68,9 @@ PARTS = {
         "planted mistakes found", ("SHARED", "--cache", "CACHE"), ("data/*/ours", "data/*/by chance"), (), False
     ),
     "serve": Part(
-        "the service under load", ("--seconds", "30"), ("requests_a_second", "milliseconds/*/p50", "*/p99"), PAGE[:2]
+        "the service at its limit, below and beyond it, and the floor: the server without an application",
+        shown=("*/requests_a_second", "*/processor_milliseconds*", "*/milliseconds/*/p50", "*/milliseconds/*/p99"),
+        packages=PAGE[:2],
     ),
     "page": Part("steps on the page", packages=PAGE),
     "photographers_hour": Part("an hour on the page", (), ("steps/*/median ms", "steps/*/longest ms"), PAGE, False),

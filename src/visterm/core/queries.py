@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -72,7 +73,8 @@ def weigh_words(words: sp.csr_array, idf: NDArray[np.float32]) -> sp.csr_array:
     squares = np.bincount(query_of_entry, values.astype(np.float64) ** 2, csr.shape[0])
     lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
     weights = (values * (1.0 / lengths)[query_of_entry]).astype(np.float32)
-    weighted = sp.csr_array((weights, csr.indices, csr.indptr), shape=csr.shape)
+    weighted = copy(csr)  # faster than a new matrix, whose indices would be checked again
+    weighted.data = weights
     return weighted if weights.all() else as_csr(weighted)
 
 

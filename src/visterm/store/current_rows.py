@@ -31,6 +31,7 @@ MAX_RANKED_HIDDEN = 200
 
 MAX_K = 1600  # Maximum number of results of a search with an index; searches for more results are exact
 MAX_SAMPLED_ROWS = 4096  # Approximate maximum number of rows that `CurrentRows.highest` uses
+MAX_KEPT_BYTES = 2**26  # Maximum size of the products of all rows with single queries that a part keeps
 MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached maxima
 
 
@@ -353,13 +354,30 @@ class ArrayPart(Part):
 
     def products(self, Q: Floats, positions: Ints | None = None) -> Floats:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
+        reads_some = positions is not None
         if positions is None and len(self.hidden):
             positions = self.visible
         rows = self.rows if positions is None else self.rows[positions]
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
-            if 0 < len(Q) <= MAX_SINGLE_QUERIES and isinstance(rows, np.ndarray):
+            if not 0 < len(Q) <= MAX_SINGLE_QUERIES or not isinstance(rows, np.ndarray):
+                return np.asarray(rows @ Q.T, np.float32)
+            if reads_some:
                 return np.stack([rows @ q for q in Q]).T
-            return np.asarray(rows @ Q.T, np.float32)
+            return np.stack([self._kept_products(rows, q) for q in Q]).T
+
+    def _kept_products(self, rows: Floats, q: Floats) -> Floats:
+        """Return the products of all visible rows with a query; they are kept, as searches repeat the same words."""
+        kept, key = self._kept, q.tobytes()
+        if (products := kept.get(key)) is None:
+            products = rows @ q
+            if (len(kept) + 1) * products.nbytes > MAX_KEPT_BYTES:
+                kept.clear()
+            kept[key] = products
+        return products
+
+    @cached_property
+    def _kept(self) -> dict[bytes, Floats]:
+        return {}
 
     def _best_of_blocks(self, Q: Floats, k: int, positions: Ints | None) -> Ranking:
         step = max(1, MAX_BLOCK_BYTES // (4 * len(Q)))
