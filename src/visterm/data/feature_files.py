@@ -64,7 +64,13 @@ def read_features(
             raise UserError(problem, setting=setting, value=value, advice="Leave it out.")
 
     if is_parquet:
-        names_in_file, rows = _read_parquet(file, column, name_column, with_names=names is None)
+        try:
+            from visterm.data.parquet_files import read_parquet  # imports pyarrow
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{file} is Parquet, which needs the package 'pyarrow'. Install it with: pip install 'visterm[parquet]'"
+            ) from error
+        names_in_file, rows = read_parquet(file, column, name_column, with_names=names is None)
     elif shards:
         parts = [read_shard(shard) for shard in shards]
         names_in_file, rows = [name for part in parts for name in part.names], stack_rows([p.rows for p in parts])
@@ -77,18 +83,6 @@ def read_features(
         expected = f"one of {', '.join(SUFFIXES)}, or a folder"
         raise UserError(f"{file} has an ending that is not known.", setting="path", value=file, expected=expected)
     return _validated_table(file, names_in_file if names is None else _read_names(Path(names)), rows)
-
-
-def _read_parquet(
-    file: Path, column: str | None, name_column: str | None, *, with_names: bool
-) -> tuple[list[str], Rows]:
-    try:
-        from visterm.data.parquet_files import read_parquet  # imports pyarrow
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{file} is Parquet, which needs the package 'pyarrow'. Install it with: pip install 'visterm[parquet]'"
-        ) from error
-    return read_parquet(file, column, name_column, with_names=with_names)
 
 
 def _read_names(file: Path) -> list[str]:

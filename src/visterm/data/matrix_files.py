@@ -221,11 +221,14 @@ def read_svmlight(path: Path) -> tuple[sp.csr_array, list[tuple[float, ...]]]:
 
 
 def _refuse_first_wrong_line(path: Path) -> None:
-    """Raise DataError for the first pair INDEX:NUMBER that is invalid."""
+    """Raise DataError for the first target or pair INDEX:NUMBER that is invalid."""
     with open_unpacked(path) as file:
         for number, line in enumerate(file, start=1):
             cells = line.partition(b"#")[0].split()
             least = 0
+            if cells and b":" not in cells[0] and not all(map(_is_finite, cells[0].split(b","))):
+                text = cells[0][:40].decode("utf-8", "replace")
+                raise DataError(f"{path}, line {number}: '{text}'; expected numbers as targets, such as 1,3.")
             for pair in cells if cells and b":" in cells[0] else cells[1:]:
                 index, _, value = pair.partition(b":")
                 if index == b"qid":

@@ -243,24 +243,21 @@ class DataSetRows(AnyEncoder):
         self.features_, self.width_ = data[0].features, max(one.X.shape[1] for one in data)
 
     def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
-        positions: dict[str, list[int]] = {}
-        for position, image in enumerate(images):
-            positions.setdefault(name_of(image).rpartition(ROW)[0], []).append(position)
-        rows = {file: [int(name_of(images[i]).rpartition(ROW)[2]) - 1 for i in at] for file, at in positions.items()}
-        parts = [self._features(file)[rows[file]] for file in positions]
-        order = np.argsort(np.array([i for at in positions.values() for i in at], np.int64))
+        parts, first, rows = [as_csr(np.empty((0, self.width_)))], {}, []
+        for file, _, number in (name_of(image).rpartition(ROW) for image in images):
+            if file not in first:
+                first[file] = sum(part.shape[0] for part in parts)
+                parts.append(self._features(file))
+            rows.append(first[file] + int(number) - 1)
         progress.advance(len(images))
-        stacked = stack_rows(parts)[order] if parts else as_csr(np.empty((0, self.width_)))
-        return Encoded(stacked, np.arange(len(images)), [])
+        return Encoded(stack_rows(parts)[rows], np.arange(len(images)), [])
 
-    def _features(self, file: str) -> Matrix:
+    def _features(self, file: str) -> sp.csr_array:
         data = read_data_set(file)
         if data.features != self.features_ or data.X.shape[1] > self.width_:
             problem = f"{file} has {data.X.shape[1]:,} features, others than the {self.width_:,} of the fit."
             raise ShapeError(problem, advice="Use a file of the same data set.")
-        rows = data.X.copy()
-        rows.resize(rows.shape[0], self.width_)
-        return rows
+        return sp.csr_array((data.X.data, data.X.indices, data.X.indptr), shape=(data.X.shape[0], self.width_))
 
 
 def _row_problem(name: str) -> str:
