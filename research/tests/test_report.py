@@ -90,16 +90,23 @@ def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
     assert "No order of the paper was tested." in report_of(results(quick=True, claims=[]), {})
 
 
+def test_a_quick_run_keeps_features_and_labels_that_are_called_after_the_paper() -> None:
+    header = ["block (in the paper's pictures)", "paper visterms", "p@1 (paper)", "Small, paper (s)"]
+    table = {"caption": "T", "header": header, "rows": [["32 px", "5 %", "4 %", "9"], ["toe", "paper", "", ""]]}
+    report = report_of(results(quick=True, parts=["## On photos", table]), {})
+    assert "| block (in the paper's pictures) | paper visterms |\n| --- | ---: |\n| 32 px | 5 % |\n\n" in report
+
+
 def test_a_quick_run_leaves_out_sentences_on_what_the_paper_has() -> None:
     texts = [
         "The paper's, on Web-data, by WSABIE, dolphin: delfini, orca.",
         "The worst size has 99% of the best; in the paper 92%: it calls WSABIE relatively insensitive.",
+        "On 30 pictures (the paper trains on 4,000), of 32 px. The published figures are for other features.",
         "![Figure 2. The paper: after 36.5 hours.](figures/2.png)\n\n*Figure 2. The paper: after 36 hours.*",
     ]
     report = report_of(results(quick=True, parts=["## On photos", *texts, "The last text."]), {})
-    assert (
-        "The worst size has 99% of the best.\n\n![Figure 2.](figures/2.png)\n\n*Figure 2.*\n\nThe last text." in report
-    )
+    before = "The worst size has 99% of the best.\n\nOn 30 pictures, of 32 px.\n\n"
+    assert f"{before}![Figure 2.](figures/2.png)\n\n*Figure 2.*\n\nThe last text." in report
     assert "dolphin" not in report
 
 

@@ -20,8 +20,13 @@ ABSENT = "–"
 MAX_NAMES = 3  # Of data in a title
 DIFFERENCE = "95 % interval of the difference"
 
-_OF_PAPER = re.compile(r"(?:(?:^| )(?:The paper|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\.")
-"""A sentence on what the paper has, or the end of one."""
+_OF_PAPER = re.compile(
+    r"(?:(?:^| )(?:The paper|The published|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\."
+    r"| \(the paper [^)]*\)"
+)
+"""A sentence on what the paper has, the end of one, or a remark in brackets."""
+
+_PAPER_COLUMN = re.compile(r"paper|.*(\(paper\)|, paper\b).*")
 
 Results = Mapping[str, Any]
 
@@ -187,7 +192,7 @@ def _without_paper(parts: Sequence[Block]) -> list[Block]:
             if not block:
                 continue
         else:
-            columns = [i for i, name in enumerate(block["header"]) if "paper" not in name]
+            columns = [i for i, name in enumerate(block["header"]) if not _PAPER_COLUMN.fullmatch(name)]
             rows = [row for row in block["rows"] if not any(_of_paper(cell) for cell in row[:3])]
             if not rows or not columns:
                 continue
@@ -198,7 +203,7 @@ def _without_paper(parts: Sequence[Block]) -> list[Block]:
 
 
 def _of_paper(cell: str) -> bool:
-    return "(paper)" in cell or cell == "as published"
+    return "(paper)" in cell or cell in ("paper", "as published")
 
 
 def _unfinished(document: Document, unfinished: Sequence[str], elsewhere: Mapping[str, str]) -> None:
