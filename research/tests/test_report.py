@@ -10,7 +10,7 @@ import pytest
 
 from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.folder import begin_folder
-from visterm_research.comparison.looks import LOG, Looks, shown_versions
+from visterm_research.comparison.looks import LOG, Looks, shown_versions, versions_by_data
 from visterm_research.comparison.report import finished_elsewhere, report_of, titled
 from visterm_research.comparison.verdicts import NO, UNSURE, YES
 
@@ -133,6 +133,11 @@ def test_looks_are_logged_and_counted_by_versions_of_the_search(tmp_path: Path) 
     assert looks.versions() == {"photos": 3, "scenes": 1}
     begin_folder(tmp_path, "A paper")  # the log is part of a report
     assert "at least these versions: 3 on photos, 1 on scenes." in shown_versions(looks.versions())
+
+
+def test_looks_of_one_data_set_are_added_over_reports_and_once_in_a_report() -> None:
+    logs = [{"corel5k-visterms": 2, "corel5k-chain": 3, "scenes": 1}, {"corel5k with onnx": 2, "corel5k": 1}]
+    assert versions_by_data(logs) == {"corel5k": 5, "scenes": 1}
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,11 @@ CLAIMS = [claim("A", "B", NO), claim("A", "C", YES), claim("B", "C", UNSURE), cl
 
 def test_the_page_counts_and_shows_what_was_before_and_what_is_now() -> None:
     before = {order_of(CLAIMS[0]): YES, order_of(CLAIMS[2]): UNSURE, "photos | Table 9 | gone": YES}
-    page = page_of([Report("one", "One paper again", "A paper", CLAIMS, 2, 3)], "abc", {"one": before}, [])
+    versions = {"photos": 1, "corel5k-visterms": 2}
+    page = page_of([Report("one", "One paper again", "A paper", CLAIMS, versions, 3)], "abc", {"one": before}, [])
     assert "| [One paper again](#one) | 4 | 1 (1) | 2 (2) | 1 (1) | 2 |" in page
     assert "| together | 4 | 1 (1) | 2 (2) | 1 (1) |   |" in page
+    assert "Over all reports, the test rows of a data set were used at least 2 times (corel5k)." in page
     assert "| unknown | 2 | 2 |" in page
     assert "| Table 2 | 1 | 1 | 1 |" in page
     assert "| Table 3 | 0 | 1 | 0 |" in page
@@ -195,4 +197,4 @@ def test_our_reports_are_what_their_results_say() -> None:
 
 
 def test_every_report_of_ours_has_a_log_of_its_looks() -> None:
-    assert all(report.versions >= 2 for report in read_reports(REPORTS))
+    assert all(max(report.versions.values()) >= 2 for report in read_reports(REPORTS))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,6 +41,24 @@ class Looks:
         for entry in map(json.loads, lines):
             counts.setdefault(entry["rows"], Counter())[entry.get("method", "")] += 1
         return {rows: of.pop("", 0) + max(of.values(), default=0) for rows, of in counts.items()}
+
+
+def versions_by_data(logs: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return how many versions used the test rows of each data set, in all reports together.
+
+    Parameters
+    ----------
+    logs : sequence of mapping
+        Of each report (`Looks.versions`). Problems of one data set have names such as ``corel5k-visterms``.
+    """
+    total: Counter[str] = Counter()
+    for versions in logs:
+        of_report: Counter[str] = Counter()
+        for rows, n in versions.items():
+            data = re.split("[ -]", rows)[0]
+            of_report[data] = max(of_report[data], n)
+        total += of_report
+    return dict(total.most_common())
 
 
 def shown_versions(versions: Mapping[str, int]) -> str:
