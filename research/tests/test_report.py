@@ -131,6 +131,7 @@ def test_looks_are_logged_and_counted_by_versions_of_the_search(tmp_path: Path) 
         looks.add("photos", method)
     looks.add("scenes", "A")
     assert looks.versions() == {"photos": 3, "scenes": 1}
+    assert looks.commit() == "abc"
     begin_folder(tmp_path, "A paper")  # the log is part of a report
     assert "at least these versions: 3 on photos, 1 on scenes." in shown_versions(looks.versions())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from visterm.core.errors import DataError
+from visterm_research.comparison.cite_page import CITE, cite_page
 from visterm_research.comparison.claims import Claim
-from visterm_research.comparison.report import written_reports
+from visterm_research.comparison.looks import Looks
+from visterm_research.comparison.report import RESULTS, read_results, written_reports
 from visterm_research.comparison.verdict_page import (
     CHANCE,
     PAGE,
@@ -194,6 +197,14 @@ def test_our_page_is_what_our_reports_say() -> None:
 def test_our_reports_are_what_their_results_say() -> None:
     for path, text in written_reports(REPORTS).items():
         assert path.read_text(encoding="utf-8") == text, f"write {PAGE} anew: it writes {path}, too"
+
+
+def test_our_page_to_cite_names_the_hash_and_the_commit_of_each_report() -> None:
+    page, reports = (REPORTS / CITE).read_text(encoding="utf-8"), read_results(REPORTS)
+    assert page == cite_page(REPORTS, reports), f"write {PAGE} anew: it writes {CITE}, too"
+    for name in reports:
+        assert hashlib.sha256((REPORTS / name / RESULTS).read_bytes()).hexdigest() in page
+        assert f"| commit of the run | {Looks(REPORTS / name).commit()} |" in page
 
 
 def test_every_report_of_ours_has_a_log_of_its_looks() -> None:

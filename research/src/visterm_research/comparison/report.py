@@ -11,6 +11,7 @@ from typing import Any
 
 from visterm_research.comparison.document import Block, Document
 from visterm_research.comparison.looks import Looks, shown_versions
+from visterm_research.comparison.searches import read_searches, searches_part
 from visterm_research.comparison.verdicts import NO, UNSURE, YES, corrected
 
 RESULTS, REPORT = "results.json", "report.md"
@@ -31,7 +32,12 @@ _PAPER_COLUMN = re.compile(r"paper|.*(\(paper\)|, paper\b).*")
 Results = Mapping[str, Any]
 
 
-def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[str, str] | None = None) -> str:
+def report_of(
+    results: Results,
+    versions: Mapping[str, int],
+    elsewhere: Mapping[str, str] | None = None,
+    searches: Mapping[str, Any] | None = None,
+) -> str:
     """Return the text of a report.
 
     Parameters
@@ -42,6 +48,8 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
         By problem, how many versions of the search used its test rows (`Looks.versions`).
     elsewhere : mapping of str to str, optional
         For unfinished parts that another report of the paper has: its folder.
+    searches : mapping, optional
+        What searches.json beside the report holds (`read_searches`).
     """
     document = Document(titled(results))
     document.text(
@@ -57,6 +65,8 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
     if not results["quick"]:
         _first_table(document, results["claims"])
     _verdicts(document, results)
+    if searches is not None:
+        searches_part(document, searches, results["claims"])
     if results["preface"]:
         document.section("How it was measured")
         document.parts += results["preface"]
@@ -250,6 +260,8 @@ def written_reports(folder: Path) -> dict[Path, str]:
     """Return each report in the folders of a folder as its results.json makes it."""
     reports = read_results(folder)
     return {
-        folder / name / REPORT: report_of(results, Looks(folder / name).versions(), finished_elsewhere(name, reports))
+        folder / name / REPORT: report_of(
+            results, Looks(folder / name).versions(), finished_elsewhere(name, reports), read_searches(folder / name)
+        )
         for name, results in reports.items()
     }
