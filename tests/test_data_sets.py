@@ -57,7 +57,7 @@ def test_mulan_rows_are_read_alike_sparse_and_dense(tmp_path: Path, rows: str) -
         ("1e39,0,1,0\n", "line 8.*not a finite number"),
         ("{0 1,1 1\n", "line 8.*truncated"),
         ("0,0,0,0\n0,1,2,0\n", "a tag of row 2 has a value other than 0 and 1"),
-        ("", "no rows"),
+        ("", "0 rows of 2 features; expected at least one of each"),
     ],
 )
 def test_a_bad_row_of_mulan_is_named_by_its_line(tmp_path: Path, rows: str, message: str) -> None:
@@ -71,8 +71,6 @@ def test_mulan_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         read_mulan(tmp_path / "other.arff", xml)
     with pytest.raises(TagFileError, match="'@attribute name string' is not known"):
         read_mulan(*write(tmp_path, "", head="@attribute name string\n@data\n"))
-    with pytest.raises(TagFileError, match="line 2: a second attribute is named 'sea'"):
-        read_mulan(*write(tmp_path, "", head="@attribute sea {0,1}\n@attribute sea numeric\n@data\n"))
     with pytest.raises(TagFileError, match="no line '@data'"):
         read_mulan(*write(tmp_path, "", head="@attribute sea {0,1}\n"))
     with pytest.raises(TagFileError, match="'sea', which is not an attribute"):
@@ -227,8 +225,6 @@ def test_crowds_count_as_tags(tmp_path: Path) -> None:
         ({"annotations": [{"id": 7, "image_id": 5, "category_id": 3}]}, "does not have 5"),
         ({"annotations": [{"id": 7, "image_id": 1, "caption": "a dog"}]}, "does not have 'category_id'"),
         ({"annotations": {"7": 1}}, "does not have an object with an id"),
-        ({"images": [{"id": 1, "file_name": "a.jpg"}, {"id": 1, "file_name": "b.jpg"}]}, "two images or categories"),
-        ({"categories": [{"id": 3, "name": "dog"}, {"id": 3, "name": "cat"}]}, "two images or categories"),
     ],
 )
 def test_coco_entries_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

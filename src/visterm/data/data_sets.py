@@ -76,8 +76,6 @@ def coco_records(path: Path, text: str) -> list[TagRecord] | None:
     try:
         names = {one["id"]: one["name"] for one in content["categories"]}
         tags: dict[Any, dict[str, None]] = {one["id"]: {} for one in content["images"]}
-        if (len(names), len(tags)) != (len(content["categories"]), len(content["images"])):
-            raise TagFileError(f"{path} has two images or categories with the same id.")
         for one in content["annotations"]:
             tags[one["image_id"]][names[one["category_id"]]] = None
         return [record(one["file_name"], tags[one["id"]], None, source=str(path)) for one in content["images"]]
@@ -116,12 +114,12 @@ def read_mulan(arff: str | os.PathLike[str], labels: str | os.PathLike[str] | No
     except (OSError, UnicodeDecodeError) as error:
         raise TagFileError(f"The ARFF file {arff} cannot be read: {error}.") from error
 
-    if not values.shape[0]:
-        raise TagFileError(f"{arff} has no rows after '@data'.")
     if missing := sorted(names.difference(attributes)):
         raise TagFileError(f"{source} names the tag '{missing[0]}', which is not an attribute of {arff}.")
     is_tag = np.array([name in names for name in attributes])
     X, Y = values[:, np.flatnonzero(~is_tag)], values[:, np.flatnonzero(is_tag)]
+    if 0 in X.shape:
+        raise TagFileError(f"{arff} has {X.shape[0]:,} rows of {X.shape[1]:,} features; expected at least one of each.")
     if not (Y.data == 1).all():
         row = np.searchsorted(Y.indptr, int(np.argmax(Y.data != 1)), side="right")
         raise TagFileError(f"{arff}: a tag of row {row} has a value other than 0 and 1.")
@@ -131,8 +129,7 @@ def read_mulan(arff: str | os.PathLike[str], labels: str | os.PathLike[str] | No
 
 def _label_names(arff: Path, labels: str | os.PathLike[str] | None) -> tuple[set[str], Path]:
     """Return the names of the tags, and the file that they are from."""
-    parts = arff.stem.split("-")
-    beside = [arff.with_name(f"{'-'.join(parts[:n])}.xml") for n in range(len(parts), 0, -1)]
+    beside = [arff.with_name(f"{arff.stem.rsplit('-', n)[0]}.xml") for n in range(arff.stem.count("-") + 1)]
     path = next(filter(Path.is_file, beside), beside[-1]) if labels is None else Path(labels)
     try:
         root = ElementTree.fromstring(read_regular_text(path, GB))
@@ -146,20 +143,17 @@ def _label_names(arff: Path, labels: str | os.PathLike[str] | None) -> tuple[set
 
 def _attributes(path: object, lines: Iterator[tuple[int, str]]) -> list[str]:
     """Read the head up to ``@data``; return the names of the attributes in order."""
-    names: dict[str, None] = {}
+    names: list[str] = []
     for number, line in lines:
         text = re.sub(r"\s%.*", "", line).strip()
         if text.lower() == "@data":
-            return list(names)
+            return names
         if text.lower().startswith("@attribute"):
             match = _ATTRIBUTE.fullmatch(text)
             if match is None or re.sub(r"[\s'\"]", "", match[4].lower()) not in _TYPES:
                 expected = f"@attribute NAME and one of: {', '.join(_TYPES)}"
                 raise TagFileError(f"{path}, line {number}: '{text[:60]}' is not known; expected {expected}.")
-            name = match[3] or re.sub(r"\\(.)", r"\1", match[1] or match[2])
-            if name in names:
-                raise TagFileError(f"{path}, line {number}: a second attribute is named '{name}'.")
-            names[name] = None
+            names.append(match[3] or re.sub(r"\\(.)", r"\1", match[1] or match[2]))
     raise TagFileError(f"{path} has no line '@data'; expected the head of an ARFF file.")
 
 

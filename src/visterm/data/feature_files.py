@@ -92,8 +92,7 @@ def _read_names(file: Path) -> list[str]:
     except OSError as error:
         raise StorageError(
             f"The names of the rows cannot be read from {file}: {error.strerror}.",
-            advice="Write one image name per line there, in the order of the rows, or name the file that has them: "
-            "`encoder.names`=FILE.",
+            advice="Write one image name per line there, in the order of the rows, or pass `encoder.names`=FILE.",
         ) from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines

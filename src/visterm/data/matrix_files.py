@@ -169,10 +169,8 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMERI
     try:
         info = archive.getinfo(f"{name}.npy")
     except KeyError as error:
-        raise DataError(
-            f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices. Write it "
-            "with scipy.sparse.save_npz."
-        ) from error
+        problem = f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices."
+        raise DataError(problem, advice="Write it with scipy.sparse.save_npz.") from error
     with archive.open(info) as member:
         header = _header(member, info.file_size, f"its part '{name}'")
         if header.dtype.kind not in kinds:

@@ -112,9 +112,8 @@ class Precomputed(AnyEncoder):
     def _read(self, *_: object) -> _OpenFeatures:
         """Read the file, and check that it still has the rows that the encoder was fitted on."""
         path, names = self._find()
-        features = _OpenFeatures(
-            read_features(path, names=names, column=self.column, name_column=self.name_column), path
-        )
+        table = read_features(path, names=names, column=self.column, name_column=self.name_column)
+        features = _OpenFeatures(table, path)
         rows = features.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
         if (rows < 0).any():
             name = self.names_[int(np.argmin(rows))]
