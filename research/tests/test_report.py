@@ -102,10 +102,11 @@ def test_a_quick_run_leaves_out_sentences_on_what_the_paper_has() -> None:
         "The paper's, on Web-data, by WSABIE, dolphin: delfini, orca.",
         "The worst size has 99% of the best; in the paper 92%: it calls WSABIE relatively insensitive.",
         "On 30 pictures (the paper trains on 4,000), of 32 px. The published figures are for other features.",
+        "![Figure 3: the paper's lines show near-parity with P = 5.](figures/3.png)",
         "![Figure 2. The paper: after 36.5 hours.](figures/2.png)\n\n*Figure 2. The paper: after 36 hours.*",
     ]
     report = report_of(results(quick=True, parts=["## On photos", *texts, "The last text."]), {})
-    before = "The worst size has 99% of the best.\n\nOn 30 pictures, of 32 px.\n\n"
+    before = "The worst size has 99% of the best.\n\nOn 30 pictures, of 32 px.\n\n![Figure 3.](figures/3.png)\n\n"
     assert f"{before}![Figure 2.](figures/2.png)\n\n*Figure 2.*\n\nThe last text." in report
     assert "dolphin" not in report
 

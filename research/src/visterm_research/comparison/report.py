@@ -23,9 +23,9 @@ DIFFERENCE = "95 % interval of the difference"
 
 _OF_PAPER = re.compile(
     r"(?:(?:^| )(?:The paper|The published|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\."
-    r"| \(the paper [^)]*\)"
+    r"| \(the paper [^)]*\)|: the paper\b[^.]*(?=\.)"
 )
-"""A sentence on what the paper has, the end of one, or a remark in brackets."""
+"""A sentence on what the paper has, the end of one, or a remark in brackets or after a colon."""
 
 _PAPER_COLUMN = re.compile(r"paper|.*(\(paper\)|, paper\b).*")
 

@@ -36,8 +36,9 @@ paper = read_paper("ugc")
 def run(comparison: Comparison) -> dict[str, Any]:
     """Run the comparison on Corel5k and Delicious, and on scenes and a dictionary that are always drawn besides."""
     quick = comparison.quick
-    comparison.preface.text(AVERAGED)
-    comparison.preface.text(f"{paper.MISPRINTS} {paper.WITHOUT_DENSECAP}")
+    if not quick:  # they are on the paper's figures
+        comparison.preface.text(AVERAGED)
+        comparison.preface.text(f"{paper.MISPRINTS} {paper.WITHOUT_DENSECAP}")
     comparison.preface.text(PLAIN)
     runs: list[TagRun] = []
     for name, make in tag_problems(comparison):
