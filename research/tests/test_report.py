@@ -11,7 +11,7 @@ import pytest
 from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.folder import begin_folder
 from visterm_research.comparison.looks import LOG, Looks, shown_versions, versions_by_data
-from visterm_research.comparison.report import finished_elsewhere, report_of, titled
+from visterm_research.comparison.report import CHECKS, finished_elsewhere, read_checks, report_of, titled
 from visterm_research.comparison.verdicts import NO, UNSURE, YES
 
 MACHINE = {"processor": "one", "threads": 2, "python": "3.11", "numpy": "2.4", "visterm": "0.1"}
@@ -77,6 +77,14 @@ def test_reports_of_one_comparison_have_the_names_of_their_data() -> None:
     assert titled(results()) == "One comparison on photos"
     assert titled(results(claims=other)) == "One comparison on sea, sky and sun"
     assert titled(results(claims=[])) == "One comparison"
+
+
+def test_checks_after_the_run_follow_the_verdicts(tmp_path: Path) -> None:
+    assert read_checks(tmp_path) == []
+    (tmp_path / CHECKS).write_text(json.dumps(["With 200 epochs all orders are the same."]))
+    report = report_of(results(), {}, checks=read_checks(tmp_path))
+    assert "## Checked later\n\nWith 200 epochs all orders are the same.\n" in report
+    assert report.index("## Does the paper's order") < report.index("## Checked later") < report.index("## Machine")
 
 
 def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:

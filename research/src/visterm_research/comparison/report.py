@@ -14,7 +14,7 @@ from visterm_research.comparison.looks import Looks, shown_versions
 from visterm_research.comparison.searches import read_searches, searches_part
 from visterm_research.comparison.verdicts import NO, UNSURE, YES, corrected
 
-RESULTS, REPORT = "results.json", "report.md"
+RESULTS, REPORT, CHECKS = "results.json", "report.md", "checks.json"
 
 WORDS = {YES: "holds", NO: "does not hold", UNSURE: "too close"}
 ABSENT = "–"
@@ -37,6 +37,7 @@ def report_of(
     versions: Mapping[str, int],
     elsewhere: Mapping[str, str] | None = None,
     searches: Mapping[str, Any] | None = None,
+    checks: Sequence[str] = (),
 ) -> str:
     """Return the text of a report.
 
@@ -50,6 +51,8 @@ def report_of(
         For unfinished parts that another report of the paper has: its folder.
     searches : mapping, optional
         What searches.json beside the report holds (`read_searches`).
+    checks : sequence of str
+        What checks.json beside the report holds: what was checked after the run, a paragraph each.
     """
     document = Document(titled(results))
     document.text(
@@ -67,6 +70,8 @@ def report_of(
     _verdicts(document, results)
     if searches is not None:
         searches_part(document, searches, results["claims"])
+    if checks:
+        document.section("Checked later", *checks)
     if results["preface"]:
         document.section("How it was measured")
         document.parts += results["preface"]
@@ -243,6 +248,12 @@ def read_results(folder: Path) -> dict[str, Results]:
     return {path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
+def read_checks(folder: Path) -> list[str]:
+    """Return the paragraphs of `CHECKS` in the folder of a report; none without this file."""
+    path = folder / CHECKS
+    return [str(text) for text in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
 def finished_elsewhere(name: str, reports: Mapping[str, Results]) -> dict[str, str]:
     """Return the report of the same paper that has each part that one report did not finish."""
     parts = reports[name]["unfinished"]
@@ -261,7 +272,11 @@ def written_reports(folder: Path) -> dict[Path, str]:
     reports = read_results(folder)
     return {
         folder / name / REPORT: report_of(
-            results, Looks(folder / name).versions(), finished_elsewhere(name, reports), read_searches(folder / name)
+            results,
+            Looks(folder / name).versions(),
+            finished_elsewhere(name, reports),
+            read_searches(folder / name),
+            read_checks(folder / name),
         )
         for name, results in reports.items()
     }
