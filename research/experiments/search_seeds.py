@@ -90,7 +90,7 @@ def main() -> None:
         result["scores"][problem.name][label] = [
             score_of(problem, methods[label], seed, chosen.cache, None if seed else tested) for seed in result["seeds"]
         ]
-    write(result, chosen.report / SEARCHES if chosen.json is None else chosen.json)
+        write(result, chosen.report / SEARCHES if chosen.json is None else chosen.json)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
 def test_a_quick_run_keeps_features_and_labels_that_are_called_after_the_paper() -> None:
     header = ["block (in the paper's pictures)", "paper visterms", "p@1 (paper)", "Small, paper (s)"]
     table = {"caption": "T", "header": header, "rows": [["32 px", "5 %", "4 %", "9"], ["toe", "paper", "", ""]]}
+    table["rows"] += [["not run", "–", "4 %", "9"]]
     report = report_of(results(quick=True, parts=["## On photos", table]), {})
     assert "| block (in the paper's pictures) | paper visterms |\n| --- | ---: |\n| 32 px | 5 % |\n\n" in report
 

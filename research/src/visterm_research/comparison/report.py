@@ -209,10 +209,11 @@ def _without_paper(parts: Sequence[Block]) -> list[Block]:
         else:
             columns = [i for i, name in enumerate(block["header"]) if not _PAPER_COLUMN.fullmatch(name)]
             rows = [row for row in block["rows"] if not any(_of_paper(cell) for cell in row[:3])]
+            rows = [[row[i] for i in columns] for row in rows]
+            rows = [row for row in rows if len(row) == 1 or set(row[1:]) != {ABSENT}]  # such as those not run
             if not rows or not columns:
                 continue
-            header = [block["header"][i] for i in columns]
-            block = {**block, "header": header, "rows": [[row[i] for i in columns] for row in rows]}
+            block = {**block, "header": [block["header"][i] for i in columns], "rows": rows}
         kept.append(block)
     return kept
 

@@ -36,8 +36,8 @@ paper = read_paper("ugc")
 def run(comparison: Comparison) -> dict[str, Any]:
     """Run the comparison on Corel5k and Delicious, and on scenes and a dictionary that are always drawn besides."""
     quick = comparison.quick
-    if not quick:  # they are on the paper's figures
-        comparison.preface.text(AVERAGED)
+    comparison.preface.text(AVERAGED)
+    if not quick:  # on the paper's figures, which a quick report leaves out
         comparison.preface.text(f"{paper.MISPRINTS} {paper.WITHOUT_DENSECAP}")
     comparison.preface.text(PLAIN)
     runs: list[TagRun] = []
