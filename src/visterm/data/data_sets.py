@@ -80,7 +80,7 @@ def coco_records(path: Path, text: str) -> list[TagRecord] | None:
             tags[one["image_id"]][names[one["category_id"]]] = None
         return [record(one["file_name"], tags[one["id"]], None, source=str(path)) for one in content["images"]]
     except (KeyError, TypeError, AttributeError) as error:
-        missing = error if isinstance(error, KeyError) else "an object with an id for each entry"
+        missing = error if isinstance(error, KeyError) else "objects with ids"
         raise TagFileError(f"{path} does not have {missing}.", expected=expected) from error
 
 
@@ -121,8 +121,7 @@ def read_mulan(arff: str | os.PathLike[str], labels: str | os.PathLike[str] | No
     if 0 in X.shape:
         raise TagFileError(f"{arff} has {X.shape[0]:,} rows of {X.shape[1]:,} features; expected at least one of each.")
     if not (Y.data == 1).all():
-        row = np.searchsorted(Y.indptr, int(np.argmax(Y.data != 1)), side="right")
-        raise TagFileError(f"{arff}: a tag of row {row} has a value other than 0 and 1.")
+        raise TagFileError(f"{arff}: a tag has the value {Y.data[Y.data != 1][0]:g}; expected 0 or 1.")
     features = [name for name in attributes if name not in names]
     return LabelledRows(as_csr(X), as_csr(Y), features, [name for name in attributes if name in names])
 
@@ -151,8 +150,10 @@ def _attributes(path: object, lines: Iterator[tuple[int, str]]) -> list[str]:
         if text.lower().startswith("@attribute"):
             match = _ATTRIBUTE.fullmatch(text)
             if match is None or re.sub(r"[\s'\"]", "", match[4].lower()) not in _TYPES:
-                expected = f"@attribute NAME and one of: {', '.join(_TYPES)}"
-                raise TagFileError(f"{path}, line {number}: '{text[:60]}' is not known; expected {expected}.")
+                raise TagFileError(
+                    f"{path}, line {number}: '{text[:60]}' is not known.",
+                    expected=f"@attribute NAME and one of: {', '.join(_TYPES)}",
+                )
             names.append(match[3] or re.sub(r"\\(.)", r"\1", match[1] or match[2]))
     raise TagFileError(f"{path} has no line '@data'; expected the head of an ARFF file.")
 
@@ -171,10 +172,8 @@ def _rows(path: object, lines: Iterator[tuple[int, str]], width: int) -> Iterato
             elif not text.endswith("}"):
                 raise ValueError("the row does not end with '}'; the file may be truncated")
             row = {int(column): float(value.replace("?", "nan")) for column, value in cells}
-            if len(row) < len(cells) or not all(0 <= column < width for column in row):
-                raise ValueError(f"a column occurs twice, or is not from 0 to {width - 1}")
-            if not all(abs(value) < 3.4e38 for value in row.values()):  # float32
-                raise ValueError("a value is missing or not a finite number; fill it in")
+            if len(row) < len(cells) or not all(0 <= i < width and abs(row[i]) < 3.4e38 for i in row):  # float32
+                raise ValueError(f"a column occurs twice or is not from 0 to {width - 1}, or has no finite number")
         except ValueError as error:
             raise TagFileError(f"{path}, line {number}: {error}.") from error
         yield row

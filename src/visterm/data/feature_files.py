@@ -60,8 +60,9 @@ def read_features(
 
     for setting, value in (("column", column), ("name_column", name_column)):
         if value is not None and not is_parquet:
-            problem = f"Only Parquet files have columns, and {file} is not a Parquet file."
-            raise UserError(problem, setting=setting, value=value, advice="Leave it out.")
+            raise UserError(
+                f"Only Parquet files have columns, not {file}.", setting=setting, value=value, advice="Leave it out."
+            )
 
     if is_parquet:
         try:
@@ -100,8 +101,7 @@ def _read_names(file: Path) -> list[str]:
 
 def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     if rows.ndim != 2 or rows.dtype.kind not in NUMERIC_KINDS or 0 in rows.shape:
-        expected = "a matrix of numbers with one row per image"
-        raise ShapeError(f"{file} holds {rows.dtype} of shape {rows.shape}; expected {expected}.")
+        raise ShapeError(f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers.")
     if rows.shape[0] != len(names):
         n_rows, n_names = count_of(rows.shape[0], "row"), count_of(len(names), "name")
         raise ShapeError(f"{file} has {n_rows}, and there are {n_names}; expected one name per row.")

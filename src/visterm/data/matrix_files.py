@@ -94,8 +94,7 @@ def _map_npy(path: Path) -> Numbers:
         header = _header(file, os.fstat(file.fileno()).st_size)
         if 0 in header.shape:
             return np.empty(header.shape, header.dtype)
-        order: Any = "F" if header.fortran else "C"
-        return np.memmap(file, header.dtype, "r", header.start, header.shape, order)
+        return np.memmap(file, header.dtype, "r", header.start, header.shape, "F" if header.fortran else "C")
 
 
 def _read_npz(path: Path) -> sp.csr_array:
@@ -169,8 +168,10 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMERI
     try:
         info = archive.getinfo(f"{name}.npy")
     except KeyError as error:
-        problem = f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices."
-        raise DataError(problem, advice="Write it with scipy.sparse.save_npz.") from error
+        raise DataError(
+            f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices.",
+            advice="Write it with scipy.sparse.save_npz.",
+        ) from error
     with archive.open(info) as member:
         header = _header(member, info.file_size, f"its part '{name}'")
         if header.dtype.kind not in kinds:

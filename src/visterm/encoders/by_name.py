@@ -221,8 +221,7 @@ class _OpenFeatures:
 class DataSetRows(AnyEncoder):
     """Takes the row of an image from the file in its name: ``delicious-test.arff#17`` is the 17th row.
 
-    Fitting only records what the features are. Rows of another file are encoded, too, if it has the same features, such
-    as the test rows of a set. A svmlight file, which names no features, may have fewer.
+    Rows of another file, such as test rows, are encoded if it has the same features; a svmlight file may have fewer.
     """
 
     reads: ClassVar[Literal["pixels", "names", "rows"]] = "names"
@@ -254,8 +253,10 @@ class DataSetRows(AnyEncoder):
     def _features(self, file: str) -> sp.csr_array:
         data = read_data_set(file)
         if data.features != self.features_ or data.X.shape[1] > self.width_:
-            problem = f"{file} has {data.X.shape[1]:,} features, others than the {self.width_:,} of the fit."
-            raise ShapeError(problem, advice="Use a file of the same data set.")
+            raise ShapeError(
+                f"{file} has {data.X.shape[1]:,} features, others than the {self.width_:,} of the fit.",
+                advice="Use a file of the same data set.",
+            )
         return sp.csr_array((data.X.data, data.X.indices, data.X.indptr), shape=(data.X.shape[0], self.width_))
 
 
