@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from harness.data_sets import corel5k, delicious, drawn_scenes, nuswide, stacked
-from harness.runs import machine, options, say, write
+from harness.runs import TEST_ROWS, machine, options, say, write
 from numpy.typing import NDArray
 
 from planted import plant_corpus
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="learn from 30, 100 and 300 photos")
     parser.set_defaults(runs=1)
     chosen = parser.parse_args()
-    result: dict[str, Any] = {"machine": machine(), "data": {}}
+    result: dict[str, Any] = {"machine": machine(), "measured on": TEST_ROWS, "data": {}}
     sizes = SMALL[1:2] if chosen.quick else SMALL if chosen.small else (LEARNED,)
     for data, X, Y in data_sets(chosen.shared, chosen.cache, quick=chosen.quick):
         for name in BY_NUMBER if X is None else BY_FEATURES:
