@@ -91,8 +91,19 @@ class CurrentRows:
             dense_queries = block.toarray() if isinstance(block, sp.csr_array) else block
 
             best = [part.best(dense_queries, k, rows) for part, rows in zip(self.parts, positions, strict=True)]
-            ranking.ids[queries], ranking.scores[queries] = merged(best, k)
+            ranking.ids[queries], ranking.scores[queries] = merged(best, k) if len(best) > 1 else best[0]
         return ranking
+
+    def proposed(self, q: Matrix, k: int, n: int) -> Ints:
+        """Return the ascending ids of `n` images, or a few more, that include nearly all of the `k` best.
+
+        Those that an index proposes are not scored. `q` has the shape (1, width).
+        """
+        if len(self.frames):
+            return np.sort(self.search(q, n).ids[0])
+        Q = as_rows(q, "q", self.width)
+        queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
+        return np.sort(np.concatenate([part.proposed(queries, k, n) for part in self.parts]))
 
     def _search_with_videos(self, Q: Matrix, k: int, ids: Ints | None) -> Ranking:
         """Search all frames, and return each video once, with its best frame's score."""
@@ -201,7 +212,9 @@ class CurrentRows:
         positions_in_parts = []
         for part in self.parts:
             positions = part.positions(requested)
-            positions_in_parts.append((part, positions, np.searchsorted(requested, part.ids[positions])))
+            is_all = len(positions) == len(requested)
+            targets = np.arange(len(requested)) if is_all else np.searchsorted(requested, part.ids[positions])
+            positions_in_parts.append((part, positions, targets))
         if sum(len(targets) for _, _, targets in positions_in_parts) < len(requested):
             missing_ids = np.setdiff1d(requested, self.frames_apart.ids)
             raise DataError(f"The image {missing_ids[0]} has no row of the current run ({len(missing_ids)} have none).")
@@ -227,8 +240,8 @@ class Candidates(Protocol):
 
     n_rows: int
 
-    def candidates(self, q: Floats, k: int) -> Ints:
-        """Return ascending positions of rows, with most of the `k` best rows."""
+    def candidates(self, q: Floats, k: int, n: int | None = None) -> Ints:
+        """Return ascending positions of `n` rows (None: enough to choose from) with most of the `k` best rows."""
 
 
 @dataclass(eq=False)
@@ -276,7 +289,7 @@ class Part(ABC):
             i = positions_of(ids, self.ids if order is None else self.ids[order])
             i = i[i >= 0]
             positions = i if order is None else np.sort(order[i])
-        return np.setdiff1d(positions, self.hidden, assume_unique=True) if len(self.hidden) else positions
+        return self._without_hidden(positions)
 
     def best(self, Q: Floats, k: int, positions: Ints | None = None) -> Ranking:
         """Find up to `k` best visible rows per query, optionally only among `positions`; ties are sorted by id."""
@@ -318,16 +331,33 @@ class Part(ABC):
 
         Returns None if the candidates may be too few.
         """
-        k, rankings = min(k, len(self)), []
+        k, rankings, later = min(k, len(self)), [], self._later
         if not 0 < k <= MAX_K:
             return None
-        later = np.setdiff1d(np.arange(index.n_rows, len(self.ids)), self.hidden, assume_unique=True)
         for q in Q[:, None, :]:
-            candidates = np.setdiff1d(index.candidates(q, k), self.hidden, assume_unique=True)
+            candidates = self._without_hidden(index.candidates(q, k))
             if len(candidates) < min(k, len(self) - len(later)):
                 return None
-            rankings.append(merged([self.best(q, k, rows) for rows in (candidates, later) if len(rows)], k))
+            best = self.best(q, k, candidates)
+            rankings.append(merged([best, self.best(q, k, later)], k) if len(later) else best)
         return Ranking(*map(np.concatenate, zip(*rankings, strict=True)))
+
+    def proposed(self, Q: Floats, k: int, n: int) -> Ints:
+        """Return the ids of `n` visible rows, or a few more, with nearly all of the `k` best; see `CurrentRows`."""
+        later = self._later
+        if self.index is not None and n <= MAX_K:
+            candidates = self._without_hidden(self.index.candidates(Q, k, n))
+            if len(candidates) >= min(k, len(self) - len(later)):
+                return np.concatenate([self.ids[candidates], self.best(Q, n, later).ids[0]])
+        return self.best(Q, n).ids[0]
+
+    @cached_property
+    def _later(self) -> Ints:
+        """Ascending positions of the visible rows that were added after the index was built."""
+        return self._without_hidden(np.arange(self.index.n_rows if self.index else 0, len(self.ids)))
+
+    def _without_hidden(self, positions: Ints) -> Ints:
+        return np.setdiff1d(positions, self.hidden, assume_unique=True) if len(self.hidden) else positions
 
     @cached_property
     def ascending(self) -> bool:

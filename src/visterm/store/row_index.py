@@ -93,9 +93,10 @@ class RowIndex:
             self._index = self._read() if self._index is None else self._index
         return self._index
 
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Return ascending positions of rows, with most of the `k` best rows."""
-        return self.search_lists(q, self.settings.n_probed(k), self.settings.fetched * max(1, math.ceil(k / K)))
+    def candidates(self, q: NDArray[np.float32], k: int, n: int | None = None) -> NDArray[np.int64]:
+        """Return ascending positions of `n` rows (None: as many as were measured) with most of the `k` best rows."""
+        n = self.settings.fetched * max(1, math.ceil(k / K)) if n is None else n
+        return self.search_lists(q, self.settings.n_probed(k), n)
 
     def write(self, path: Path) -> None:
         """Write the index to a file atomically, and wait for the disk."""
@@ -201,11 +202,11 @@ def cautious_recall(shares: Sequence[float]) -> float:
 
 
 def probe_counts(max_lists: int) -> Iterator[int]:
-    """Yield numbers of lists to search: 4, then 1.5 times the previous number, up to `max_lists`."""
+    """Yield numbers of lists to search: 4, then 1.25 times the previous number, up to `max_lists`."""
     probed = 4
     while probed <= max_lists:
         yield probed
-        probed += probed // 2
+        probed += probed // 4
 
 
 def is_installed() -> bool:

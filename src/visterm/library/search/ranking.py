@@ -36,6 +36,7 @@ GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
 """Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
 
+MIN_SCREENED = 2000  # The confidences of fewer photos are computed without a choice of those that may be the best
 N_RANGES = 256  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
@@ -243,9 +244,8 @@ class ByConfidence:
         n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
         may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
         if may_use_index and rows.is_indexed(n_candidates):
-            proposals = [rows.search(words.q, n_candidates), *_best_of_certain(scores, photos, judged, k)]
-            likely = [np.sort(ranking.ids[0]) for ranking in proposals]
-            photos = replace(photos, passing=union(*likely, judged.ids[judged.leads]))
+            proposals = [rows.proposed(words.q, k, n_candidates), *_best_of_certain(scores, photos, judged, k)]
+            photos = replace(photos, passing=union(*proposals, judged.ids[judged.leads]))
         judged = judged.subset(judged.leads)
         ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
         tree, is_limited, left_out = scores.tagger.tree, bool(k) and not self.has_cutoff, photos.left_out
@@ -256,7 +256,8 @@ class ByConfidence:
             positions = positions_of(judged.ids, ids)
             ids, products = ids[positions], products[positions]
 
-        if is_limited and (tree is None or not tree.has_under(words.tags)):
+        is_screened = is_limited and len(ids) > max(4 * k, MIN_SCREENED)
+        if is_screened and (tree is None or not tree.has_under(words.tags)):
             # Compute confidences only for photos that come first or may be among the k most likely photos
             certain, out = judged.certain(ids, len(words.tags)), positions_of(left_out, ids)
             needed = contenders(self.calibration, products, words.tags, words.weights, k, certain, out[out >= 0])
@@ -282,13 +283,17 @@ class ByConfidence:
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
 
-def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Iterator[Ranking]:
+def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Iterator[Ids]:
     """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
     words, n_words = scores.words, len(scores.words.weights)
     n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
     for word, ids in judged.certain_photos.items() if n_words > 1 else ():
+        if len(ids) <= max(n_best, MIN_CANDIDATES):  # faster than a choice
+            yield ids
+            continue
         others = np.arange(n_words) != word
-        yield best_among(scores.rows, words.weights[others] @ words.rows[others], ids, n_best)
+        best = best_among(scores.rows, words.weights[others] @ words.rows[others], ids, n_best)
+        yield np.sort(best.ids[0])
 
 
 def best_among(rows: CurrentRows, q: Matrix, ids: Ids, k: int) -> Ranking:
