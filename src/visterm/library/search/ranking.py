@@ -440,6 +440,8 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
     words, else None.
     """
     judged, (best, best_scores), (model_sums, ranking_values) = ranked.judged, ranked.best, sums
+    if len(judged.ids) == 0:
+        return ranking_at(ranked.best, slice(k or None)), [None] * len(best[0, : k or None])
     scores = ranking_values if ranked.scores is None else ranked.scores
     others = np.flatnonzero(~contains(judged.ids, best[0]))[: k or None]
     ids, values = best[0, others], best_scores[0, others]
@@ -474,7 +476,7 @@ def best_by(keys: Sequence[NDArray[np.number]], k: int) -> Ids:
     return candidates[np.lexsort([-key[candidates] for key in reversed(keys)])][: k or None]
 
 
-def ranking_at(ranking: Ranking, positions: Ids) -> Ranking:
+def ranking_at(ranking: Ranking, positions: Ids | slice) -> Ranking:
     """Return the photos of a ranking at `positions`, in that order."""
     return Ranking(ranking.ids[:, positions], ranking.scores[:, positions])
 
