@@ -30,8 +30,8 @@ MAX_RANKED_HIDDEN = 200
 """Maximum number of hidden rows that a search ranks and then drops; with more, it reads the visible rows only."""
 
 MAX_K = 1600  # Maximum number of results of a search with an index; searches for more results are exact
-MAX_SAMPLED_ROWS = 4096  # Approximate maximum number of rows that `CurrentRows.highest` uses
-MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached maxima
+MAX_SAMPLED_ROWS = 4096
+MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached products
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class CurrentRows:
     # (frame id, video id) of all frames except first frames, ordered by video; shape (n, 2)
     frames: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
     _sample: Matrix | None = field(default=None, init=False, repr=False)
-    _cached_maxima: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
+    _cached_products: dict[bytes, Floats] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
@@ -170,23 +170,25 @@ class CurrentRows:
         return products[inverse]
 
     def highest(self, q: Matrix) -> Floats:
-        """Return each query row's largest product with any row, shape (n_queries,); -inf without rows.
+        """Return each query row's largest `sampled_products`, shape (n_queries,); -inf without rows."""
+        highest: Floats = self.sampled_products(q).max(axis=0, initial=-np.inf)
+        return highest
 
-        Of more than `MAX_SAMPLED_ROWS` rows, only about this number of evenly spaced rows are used, to save time.
-        """
-        Q, maxima = as_rows(q, "q", self.width, allow_vector=True), self._cached_maxima
+    def sampled_products(self, q: Matrix) -> Floats:
+        """Return the products of query rows with up to `MAX_SAMPLED_ROWS` evenly spaced rows, (n_rows, n_queries)."""
+        Q, cached = as_rows(q, "q", self.width, allow_vector=True), self._cached_products
         if self._sample is None:
             ids = self.frames_apart.ids if len(self.frames) else self.ids
             self._sample = self.rows(ids[:: -(-len(ids) // MAX_SAMPLED_ROWS) or 1])
-        highest = np.empty(Q.shape[0], np.float32)
+        products = np.empty((Q.shape[0], self._sample.shape[0]), np.float32)
         for i, row in enumerate(Q.toarray() if isinstance(Q, sp.csr_array) else Q):
             key = row.tobytes()  # searches often repeat the same words
-            if key not in maxima:
-                if len(maxima) * row.nbytes > MAX_BLOCK_BYTES:
-                    maxima.clear()
-                maxima[key] = float((self._sample @ row).max(initial=-np.inf))
-            highest[i] = maxima[key]
-        return highest
+            if key not in cached:
+                if len(cached) * products[i].nbytes > MAX_BLOCK_BYTES:
+                    cached.clear()
+                cached[key] = self._sample @ row
+            products[i] = cached[key]
+        return products.T
 
     def rows(self, ids: ArrayLike) -> Matrix:
         """Return the rows of images, in the order of `ids`; for a video the row of its first frame.

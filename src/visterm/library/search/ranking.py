@@ -37,6 +37,9 @@ CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
 """Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
 
 MIN_SCREENED = 2000  # The confidences of fewer photos are computed without a choice of those that may be the best
+SAMPLE_STEP, LIKELY_SHARE = 4, 64  # One sampled photo of so many is used, and one of so many of these is a likely one
+RIDGE = 1e-6  # Share of the variance that is added to that of each word
+MINUS_WORD_RESULTS = 200  # A `-word` needs the lists of so many results: an index is measured without such searches
 N_RANGES = 256  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
@@ -67,6 +70,10 @@ class SearchedWords(NamedTuple):
         dense = rows.toarray() if isinstance(rows, sp.csr_array) else rows
         q = q + (outside.weights @ outside.rows)[None, :]
         return cls(tags, np.concatenate([weights, outside.weights]), np.vstack([dense, outside.rows]), q)
+
+    def subset(self, mask: NDArray[np.bool_]) -> SearchedWords:
+        """Return the tags in a mask, without their sum."""
+        return SearchedWords(self.tags[mask], self.weights[mask], self.rows[mask], None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,9 +249,10 @@ class ByConfidence:
         """Find the k (0: all) best photos, or all above the cut-off."""
         words, rows = scores.words, scores.rows
         n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
-        may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
-        if may_use_index and rows.is_indexed(n_candidates):
-            proposals = [rows.proposed(words.q, k, n_candidates), *_best_of_certain(scores, photos, judged, k)]
+        if self.is_default and k and photos.passing is None and rows.is_indexed(n_candidates):
+            q = likely_direction(self.calibration, rows, words)
+            n_best = k if (words.weights > 0).all() else max(k, MINUS_WORD_RESULTS)
+            proposals = [rows.proposed(q, n_best, n_candidates), *self._best_of_certain(scores, photos, judged, k)]
             photos = replace(photos, passing=union(*proposals, judged.ids[judged.leads]))
         judged = judged.subset(judged.leads)
         ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
@@ -282,18 +290,38 @@ class ByConfidence:
         judged = judged.subset(contains(np.sort(best.ids[0]), judged.ids))
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
+    def _best_of_certain(
+        self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int
+    ) -> Iterator[Ids]:
+        """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
+        words, n_words = scores.words, len(scores.words.weights)
+        n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
+        for word, ids in judged.certain_photos.items() if n_words > 1 else ():
+            if len(ids) <= max(n_best, MIN_CANDIDATES):  # faster than a choice
+                yield ids
+                continue
+            others = words.subset(np.arange(n_words) != word)
+            q = likely_direction(self.calibration, scores.rows, others)
+            yield np.sort(best_among(scores.rows, q, ids, n_best).ids[0])
 
-def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Iterator[Ids]:
-    """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
-    words, n_words = scores.words, len(scores.words.weights)
-    n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
-    for word, ids in judged.certain_photos.items() if n_words > 1 else ():
-        if len(ids) <= max(n_best, MIN_CANDIDATES):  # faster than a choice
-            yield ids
-            continue
-        others = np.arange(n_words) != word
-        best = best_among(scores.rows, words.weights[others] @ words.rows[others], ids, n_best)
-        yield np.sort(best.ids[0])
+
+def likely_direction(calibration: Calibration, rows: CurrentRows, words: SearchedWords) -> Floats:
+    """Return a query row, shape (1, width), whose products tell the likeliest photos from all others.
+
+    It is Fisher's linear discriminant of the words' scores, between the likeliest of a sample of photos and all of it.
+    The sum of scores does that badly: a photo that is sure to have one word leads by its score for this word alone.
+    """
+    sample = rows.sampled_products(words.rows)[::SAMPLE_STEP].astype(np.float64)
+    logs = calibration.log_confidences(calibration.log_odds(sample, words.tags), words.weights)
+    n_likely = len(sample) // LIKELY_SHARE or 1
+    likely = sample[np.argpartition(logs, len(sample) - n_likely)[len(sample) - n_likely :]]
+    centred = sample - sample.mean(axis=0)
+    covariance = centred.T @ centred
+    ridge = RIDGE * np.trace(covariance) + np.finfo(np.float32).tiny  # for words with the same scores
+    weights = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), (likely - sample.mean(axis=0)).mean(axis=0))
+    scale = np.abs(weights).max() or 1.0
+    direction: Floats = ((weights / scale) @ words.rows)[None, :].astype(np.float32)
+    return direction
 
 
 def best_among(rows: CurrentRows, q: Matrix, ids: Ids, k: int) -> Ranking:
