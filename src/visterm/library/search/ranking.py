@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.id_sets import NO_IDS, Ids, contains, positions_of, union, without
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Doubles, Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import check_combination
 from visterm.library.search.judgements import ManualTags
@@ -37,8 +37,8 @@ CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
 """Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
 
 MIN_SCREENED = 2000  # The confidences of fewer photos are computed without a choice of those that may be the best
-SAMPLE_STEP, LIKELY_SHARE = 4, 64  # One sampled photo of so many is used, and one of so many of these is a likely one
-RIDGE = 1e-6  # Share of the variance that is added to that of each word
+N_LIKELY = 16  # Number of the likeliest sampled photos at which the gradient of the log confidence is computed
+GRADIENT_STEP = 1e-3  # As a share of the range of their scores
 MINUS_WORD_RESULTS = 200  # A `-word` needs the lists of so many results: an index is measured without such searches
 N_RANGES = 256  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
@@ -306,21 +306,23 @@ class ByConfidence:
 
 
 def likely_direction(calibration: Calibration, rows: CurrentRows, words: SearchedWords) -> Floats:
-    """Return a query row, shape (1, width), whose products tell the likeliest photos from all others.
+    """Return a query row, shape (1, width), with large products for the likeliest photos.
 
-    It is Fisher's linear discriminant of the words' scores, between the likeliest of a sample of photos and all of it.
-    The sum of scores does that badly: a photo that is sure to have one word leads by its score for this word alone.
+    It is Σ weight · row, or the mean gradient of the log confidence at the likeliest photos of a sample, whichever
+    ranks these higher: in the sum, a high score of one word can outweigh low ones of the others.
     """
-    sample = rows.sampled_products(words.rows)[::SAMPLE_STEP].astype(np.float64)
-    logs = calibration.log_confidences(calibration.log_odds(sample, words.tags), words.weights)
-    n_likely = len(sample) // LIKELY_SHARE or 1
-    likely = sample[np.argpartition(logs, len(sample) - n_likely)[len(sample) - n_likely :]]
-    centred = sample - sample.mean(axis=0)
-    covariance = centred.T @ centred
-    ridge = RIDGE * np.trace(covariance) + np.finfo(np.float32).tiny  # for words with the same scores
-    weights = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), (likely - sample.mean(axis=0)).mean(axis=0))
-    scale = np.abs(weights).max() or 1.0
-    direction: Floats = ((weights / scale) @ words.rows)[None, :].astype(np.float32)
+    n_words, sample = len(words.tags), rows.sampled_products(words.rows)
+
+    def logs(scores: Any) -> Doubles:
+        return calibration.log_confidences(calibration.log_odds(scores, words.tags), words.weights)
+
+    likely = sample[contenders(calibration, sample, words.tags, words.weights, N_LIKELY)].astype(np.float64)
+    likely = likely[best_by((logs(likely),), N_LIKELY)]
+    steps = GRADIENT_STEP * (np.ptp(likely, axis=0).max() or 1.0) * np.eye(n_words)
+    gradient = np.array([(logs(likely + step) - logs(likely)).mean() for step in steps])
+    choices = [weights for weights in (words.weights, gradient) if weights.any()]
+    weights = min(choices, key=lambda each: np.count_nonzero(sample @ each > np.median(likely @ each)))
+    direction: Floats = (weights / np.abs(weights).max() @ words.rows)[None, :].astype(np.float32)
     return direction
 
 
