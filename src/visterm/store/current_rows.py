@@ -169,11 +169,6 @@ class CurrentRows:
         np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), rows.products(q, frames[:, 0], unit=unit))
         return products[inverse]
 
-    def highest(self, q: Matrix) -> Floats:
-        """Return each query row's largest `sampled_products`, shape (n_queries,); -inf without rows."""
-        highest: Floats = self.sampled_products(q).max(axis=0, initial=-np.inf)
-        return highest
-
     def sampled_products(self, q: Matrix) -> Floats:
         """Return the products of query rows with up to `MAX_SAMPLED_ROWS` evenly spaced rows, (n_rows, n_queries)."""
         Q, cached = as_rows(q, "q", self.width, allow_vector=True), self._cached_products
@@ -214,7 +209,7 @@ class CurrentRows:
         positions_in_parts = []
         for part in self.parts:
             positions = part.positions(requested)
-            is_all = len(positions) == len(requested)
+            is_all = part.ascending and len(positions) == len(requested)
             targets = np.arange(len(requested)) if is_all else np.searchsorted(requested, part.ids[positions])
             positions_in_parts.append((part, positions, targets))
         if sum(len(targets) for _, _, targets in positions_in_parts) < len(requested):
@@ -346,11 +341,10 @@ class Part(ABC):
 
     def proposed(self, Q: Floats, k: int, n: int) -> Ints:
         """Return the ids of `n` visible rows, or a few more, with nearly all of the `k` best; see `CurrentRows`."""
-        later = self._later
         if self.index is not None and n <= MAX_K:
             candidates = self._without_hidden(self.index.candidates(Q, k, n))
-            if len(candidates) >= min(k, len(self) - len(later)):
-                return np.concatenate([self.ids[candidates], self.best(Q, n, later).ids[0]])
+            if len(candidates) >= min(k, len(self) - len(self._later)):
+                return np.concatenate([self.ids[candidates], self.best(Q, n, self._later).ids[0]])
         return self.best(Q, n).ids[0]
 
     @cached_property

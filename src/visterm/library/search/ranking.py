@@ -34,7 +34,7 @@ MIN_SHARE_IN_PLACE = 0.25  # From this share of photos on, products of all rows 
 GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
 CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
-"""Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
+"""Number of photos that an index proposes for each of the most likely ones, see `likely_direction`; and in all."""
 
 MIN_SCREENED = 2000  # The confidences of fewer photos are computed without a choice of those that may be the best
 N_LIKELY = 16  # Number of the likeliest sampled photos at which the gradient of the log confidence is computed
@@ -70,10 +70,6 @@ class SearchedWords(NamedTuple):
         dense = rows.toarray() if isinstance(rows, sp.csr_array) else rows
         q = q + (outside.weights @ outside.rows)[None, :]
         return cls(tags, np.concatenate([weights, outside.weights]), np.vstack([dense, outside.rows]), q)
-
-    def subset(self, mask: NDArray[np.bool_]) -> SearchedWords:
-        """Return the tags in a mask, without their sum."""
-        return SearchedWords(self.tags[mask], self.weights[mask], self.rows[mask], None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +150,8 @@ class WordScores:
             weights, word_rows = words.weights[columns], words.rows[columns]
             signs = np.sign(weights)
             signed_rows = sp.diags_array(signs) @ word_rows if sp.issparse(word_rows) else signs[:, None] * word_rows
-            bonus = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, columns] * weights, 0)
+            highest = rows.sampled_products(signed_rows).max(axis=0, initial=-np.inf)
+            bonus = np.maximum(np.abs(weights) * highest - scores[:, columns] * weights, 0)
             certain = judged.certain(judged.ids, len(words.weights))
             assert certain is not None  # judged photos that don't come first have a word with scores from a person
             ranking_values = model_sums + np.where(certain[:, columns] & ~leads[:, None], bonus, 0).sum(axis=1)
@@ -238,7 +235,7 @@ class ByConfidence:
     calibration: Calibration
     cutoff: bool = False  # Cut off at the rank with the highest expected F1
     min_confidence: float | None = None  # Cut off below this confidence
-    is_default: bool = False  # Ties by score instead of by id; an index may propose the photos, by the sum of scores
+    is_default: bool = False  # Ties by score instead of by id; an index may propose the photos
 
     @property
     def has_cutoff(self) -> bool:
@@ -300,7 +297,7 @@ class ByConfidence:
             if len(ids) <= max(n_best, MIN_CANDIDATES):  # faster than a choice
                 yield ids
                 continue
-            others = words.subset(np.arange(n_words) != word)
+            others = SearchedWords(*(np.delete(part, word, axis=0) for part in words[:3]), None)
             q = likely_direction(self.calibration, scores.rows, others)
             yield np.sort(best_among(scores.rows, q, ids, n_best).ids[0])
 
