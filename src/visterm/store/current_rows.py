@@ -345,7 +345,8 @@ class Part(ABC):
             candidates = self._without_hidden(self.index.candidates(Q, k, n))
             if len(candidates) >= min(k, len(self) - len(self._later)):
                 return np.concatenate([self.ids[candidates], self.best(Q, n, self._later).ids[0]])
-        return self.best(Q, n).ids[0]
+        best: Ints = self.best(Q, n).ids[0]
+        return best
 
     @cached_property
     def _later(self) -> Ints:

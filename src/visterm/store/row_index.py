@@ -169,12 +169,12 @@ def build_index(part: Part, queries: NDArray[np.floating]) -> RowIndex:
     for fetched in CANDIDATE_COUNTS:  # with more candidates, fewer lists may be enough
         for probed in probe_counts(n_lists // 2):
             settings = IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time)
-            row_index, shares, seconds = RowIndex(settings, lambda: index), [], []
+            row_index, shares, seconds = RowIndex(settings, lambda: index), list[float](), list[float]()
             for q, best_ids in zip(queries[:, None, :], best, strict=True):
-                start = time.perf_counter()
+                began = time.perf_counter()
                 candidates = row_index.search_lists(q, probed, fetched)
                 part.best(q, K, candidates)  # as in a real search
-                seconds.append(time.perf_counter() - start)
+                seconds.append(time.perf_counter() - began)
                 shares.append(np.isin(best_ids, candidates).mean())
             trials.append(replace(settings, recall=cautious_recall(shares), seconds=statistics.median(seconds)))
             if trials[-1].recall >= MIN_RECALL:

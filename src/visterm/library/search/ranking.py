@@ -297,8 +297,9 @@ class ByConfidence:
             if len(ids) <= max(n_best, MIN_CANDIDATES):  # faster than a choice
                 yield ids
                 continue
-            others = SearchedWords(*(np.delete(part, word, axis=0) for part in words[:3]), None)
-            q = likely_direction(self.calibration, scores.rows, others)
+            others = np.arange(n_words) != word
+            other_words = SearchedWords(words.tags[others], words.weights[others], words.rows[others], None)
+            q = likely_direction(self.calibration, scores.rows, other_words)
             yield np.sort(best_among(scores.rows, q, ids, n_best).ids[0])
 
 
