@@ -309,18 +309,26 @@ def likely_direction(calibration: Calibration, rows: CurrentRows, words: Searche
     It is Σ weight · row, or the mean gradient of the log confidence at the likeliest photos of a sample, whichever
     ranks these higher: in the sum, a high score of one word can outweigh low ones of the others.
     """
-    n_words, sample = len(words.tags), rows.sampled_products(words.rows)
 
     def logs(scores: Any) -> Doubles:
         return calibration.log_confidences(calibration.log_odds(scores, words.tags), words.weights)
 
-    likely = sample[contenders(calibration, sample, words.tags, words.weights, N_LIKELY)].astype(np.float64)
-    likely = likely[best_by((logs(likely),), N_LIKELY)]
-    steps = GRADIENT_STEP * (np.ptp(likely, axis=0).max() or 1.0) * np.eye(n_words)
-    gradient = np.array([(logs(likely + step) - logs(likely)).mean() for step in steps])
-    choices = [weights for weights in (words.weights, gradient) if weights.any()]
-    weights = min(choices, key=lambda each: np.count_nonzero(sample @ each > np.median(likely @ each)))
-    direction: Floats = (weights / np.abs(weights).max() @ words.rows)[None, :].astype(np.float32)
+    def n_above(weights: Any) -> int:
+        return int(np.count_nonzero(sample @ weights > (likely @ weights).mean()))
+
+    weights = words.weights
+    if len(weights) == 1:
+        return weights[:, None] * words.rows
+    sample = rows.sampled_products(words.rows)
+    likely = sample[contenders(calibration, sample, words.tags, weights, N_LIKELY)].astype(np.float64)
+    likely = likely[np.argsort(-logs(likely))[:N_LIKELY]]
+    steps = GRADIENT_STEP * (likely.std() or 1.0) * np.eye(len(weights))
+    values = logs(likely)
+    gradient = np.array([(logs(likely + step) - values).mean() for step in steps])
+    if gradient.any():
+        gradient = (gradient / np.abs(gradient).max()).astype(np.float32)
+        weights = min(weights, gradient, key=n_above)
+    direction: Floats = (weights @ words.rows)[None, :]
     return direction
 
 
