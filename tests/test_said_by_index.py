@@ -144,9 +144,7 @@ def test_a_word_with_a_minus_excludes_by_hand_first_and_then_by_chance(both):
     assert ids(by_index, "tag2 -tag1", 0).index(least) < before
     assert ids(by_index, "-tag1", len(rejected) + 1)[0] in {least, *rejected}
     for k in (1, 10, 50):
-        found = ids(by_index, "tag2 -tag1", k)
-        assert len(np.intersect1d(found, ids(exact, "tag2 -tag1", k))) >= 0.9 * k
-        assert not set(found) & {*given, *accepted}
+        assert ids(by_index, "tag2 -tag1", k) == ids(exact, "tag2 -tag1", 0)[:k]
 
 
 @pytest.mark.parametrize("words", ["tag1", "tag1 tag2", "tag1 -tag2", "tag1 tag3", "tag3 tag2 tag1"])
@@ -173,10 +171,10 @@ def test_tags_of_files_of_most_photos_count_by_an_index_and_exactly(words, both,
         assert len(np.intersect1d(ids(by_index, words, k), expected[:k])) >= 0.8 * k
         for found in (by_index.search(words, k).hits, exact.search(words, k).hits):
             assert [hit.source for hit in found] == ["person" if has_all[hit.id] else None for hit in found]
-    assert asked
+    assert asked or "-" in words
 
 
-@pytest.mark.parametrize("words", ["tag1 tag2", "tag1 -tag2", "tag3 tag2 tag1", "-tag1"])
+@pytest.mark.parametrize("words", ["tag1 tag2", "tag3 tag2 tag1"])
 def test_an_index_proposes_the_likeliest_photos_also_where_one_word_outweighs_the_others(words, both, asked):
     by_index, exact = both
     for catalogue in both:
@@ -184,10 +182,10 @@ def test_an_index_proposes_the_likeliest_photos_also_where_one_word_outweighs_th
         catalogue.tagger.parts = catalogue.tagger.parts.changed(
             calibration=Calibration(np.full(N_TAGS, 1.0), np.full(N_TAGS, -2.0), 0.5, 1000)
         )
-    sums, best = ids(exact, words, 400, combine="sum"), ids(exact, words, combine="confidence")
+    best = ids(exact, words, combine="confidence")
+    assert len(np.intersect1d(ids(exact, words, 400, combine="sum"), best)) < 8  # the sum would not do
     assert len(np.intersect1d(ids(by_index, words), best)) >= 8
     assert asked
-    assert len(np.intersect1d(sums, best)) < 8 or words == "-tag1"
 
 
 def test_many_rejected_photos_among_the_best_leave_as_many_hits_as_are_asked_for(both, asked):

@@ -39,7 +39,6 @@ CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
 MIN_SCREENED = 2000  # The confidences of fewer photos are computed without a choice of those that may be the best
 N_LIKELY = 16  # Number of the likeliest sampled photos at which the gradient of the log confidence is computed
 GRADIENT_STEP = 1e-3  # As a share of the range of their scores
-MINUS_WORD_RESULTS = 200  # A `-word` needs the lists of so many results: an index is measured without such searches
 N_RANGES = 256  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
@@ -246,10 +245,10 @@ class ByConfidence:
         """Find the k (0: all) best photos, or all above the cut-off."""
         words, rows = scores.words, scores.rows
         n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
-        if self.is_default and k and photos.passing is None and rows.is_indexed(n_candidates):
+        may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
+        if may_use_index and rows.is_indexed(n_candidates):
             q = likely_direction(self.calibration, rows, words)
-            n_best = k if (words.weights > 0).all() else max(k, MINUS_WORD_RESULTS)
-            proposals = [rows.proposed(q, n_best, n_candidates), *self._best_of_certain(scores, photos, judged, k)]
+            proposals = [rows.proposed(q, k, n_candidates), *self._best_of_certain(scores, photos, judged, k)]
             photos = replace(photos, passing=union(*proposals, judged.ids[judged.leads]))
         judged = judged.subset(judged.leads)
         ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
