@@ -43,9 +43,9 @@ class Part(NamedTuple):
 PAGE = ("fastapi", "jinja2", "playwright")
 PARTS = {
     "start_up": Part("from the start of a command to its end", has_quick=False),
-    "search": Part("a query of words, and a row against a million rows"),
+    "search": Part("a query of words in a small catalogue"),
     "catalogue": Part("opening and searching a catalogue of many rows, exactly and through faiss", packages=("faiss",)),
-    "said_at_once": Part("searches among what people said", shown=("*/over never/clock/*",)),
+    "said_at_once": Part("searches of a million rows", shown=("*/over never/*", "*/over floor", "*/recall/*")),
     "lance": Part("a catalogue whose rows are in a Lance table", packages=("lancedb",)),
     "top_tags": Part("the best of 109,444 tags", shown=("*/medians/*",), has_quick=False),
     "warp": Part("pairs a second of WSABIE", shown=("cases/*/pairs*", "cases/*/ratio"), has_quick=False),
