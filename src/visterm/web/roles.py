@@ -7,8 +7,6 @@ from contextvars import ContextVar
 from enum import IntEnum
 from typing import NamedTuple
 
-from visterm.web.errors import HttpError
-
 
 class Role(IntEnum):
     """What a person may do; each role includes those before it."""
@@ -71,5 +69,7 @@ def check_role(role: Role) -> None:
     """Raise HttpError (403) if the sender of the request lacks a role."""
     actual = PERSON.get().role
     if actual < role:
+        from visterm.web.errors import HttpError
+
         names = actual.name.lower(), role.name.lower()
         raise HttpError(403, f"Your token is one of a {names[0]}; this needs one of a {names[1]}.", code="role")
