@@ -1,7 +1,7 @@
 """What a command takes from its start to its end, and a service to its first page, beside imports it can't do without.
 
     python benchmarks/start_up.py                       # on the tiny run and catalogue of tests/data/tiny
-    python benchmarks/start_up.py --repeat 15 --json docs/figures/start_up.json
+    python benchmarks/start_up.py --runs 15 --json docs/figures/start_up.json
 
 Each command runs beside its floor in turn, so that both meet the same load. The ratio is the median of those of the
 pairs. Processor time is that of the whole process and of those that it starts; the service's ends with the page: the
@@ -11,8 +11,6 @@ the default model, learned here.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import resource
@@ -25,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from harness.runs import say, spread
+from harness.runs import options, parse, say, spread, write
 from harness.walks import small_library
 from serve import processor_seconds, served
 
@@ -70,11 +68,11 @@ def first_page(catalogue: Path) -> Cost:
         return Cost(time.perf_counter() - began, processor_seconds(pid))
 
 
-def compared(name: str, folder: Path, repeat: int) -> dict[str, Any]:
+def compared(name: str, folder: Path, runs: int) -> dict[str, Any]:
     """Return the medians and ranges of a row, its floor and their ratios; the first pair warms the caches."""
     arguments, floor, goal = ROWS[name]
     pairs = []
-    for _ in range(repeat + 1):
+    for _ in range(runs + 1):
         low = cost_of(["-c", floor], folder)
         pairs.append((cost_of(arguments, folder) if arguments else first_page(folder / "catalogue"), low))
     figures: dict[str, Any] = {"floor": floor}
@@ -90,18 +88,14 @@ def compared(name: str, folder: Path, repeat: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeat", type=int, default=9, help="counted pairs of each")
-    parser.add_argument("--json", type=Path, help="where to write the figures")
-    chosen = parser.parse_args()
+    chosen = parse(options(__doc__ or ""))
     with tempfile.TemporaryDirectory() as temporary:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = f"{temporary}/bytecode"  # as an installed package has it, whoever measures
         folder = small_library(Path(temporary))
         cost_of(["-m", "visterm", *NETWORK], folder)
-        found = {name: compared(name, folder, chosen.repeat) for name in ROWS}
-    if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        found = {name: compared(name, folder, chosen.runs) for name in ROWS}
+    write(found, chosen.json)
 
 
 if __name__ == "__main__":

@@ -49,21 +49,17 @@ def measure(folder: Path, n: int, runs: int) -> dict[str, Any]:
         [compared] = watching.compare_folders()
         whole.append(time.perf_counter() - started)
         assert taken.done.new == compared.done.new == 1
-    return {
-        "photos": n,
-        "seconds of one new photo": spread(alone[1:]),
-        "seconds of the whole folder": spread(whole[1:]),
-        "ratio": ratios(alone[1:], whole[1:]),
-    }
+    (_, *alone), (_, *whole) = alone, whole
+    seconds = {"seconds of one new photo": spread(alone), "seconds of the whole folder": spread(whole)}
+    return {"photos": n, **seconds, "ratio": ratios(alone, whole)}
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--photos", type=int, default=10_000)
     chosen = parse(parser)
-    result: dict[str, Any] = {"machine": machine()}
     with tempfile.TemporaryDirectory() as folder:
-        result |= measure(Path(folder), 100 if chosen.quick else chosen.photos, chosen.runs)
+        result = {"machine": machine()} | measure(Path(folder), 100 if chosen.quick else chosen.photos, chosen.runs)
     for name in ("seconds of one new photo", "seconds of the whole folder"):
         say(f"{name}, among {result['photos']:,}: {result[name]['median']:.2f}")
     write(result, chosen.json)

@@ -23,10 +23,10 @@ from test_web_limits import in_thread, wait_for
 from tiny_catalogue import KINDS, make_tiny_catalogue
 from visterm.core.types import Tag
 from visterm.core.web_client import ServerAnswer
-from visterm.web.access import Access, origin_of
 from visterm.web.api import vision
 from visterm.web.api.vision import N_LABELS_WITHOUT_CONFIDENCE, merge_labels
 from visterm.web.app import create_app
+from visterm.web.roles import Access, origin_of
 from visterm.web.service import Bounds
 
 HERE = "http://127.0.0.1:8080"

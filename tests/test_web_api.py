@@ -23,11 +23,11 @@ from visterm.library.duplicates import find_duplicates
 from visterm.tagging.tag_map import tag_map
 from visterm.tagging.tagger import Tagger
 from visterm.web import service as services
-from visterm.web.access import Access, is_loopback
 from visterm.web.app import create_app
 from visterm.web.batching import Batcher
 from visterm.web.metrics import Metrics, figure
 from visterm.web.query import cursor_at, position_of
+from visterm.web.roles import Access, is_loopback
 from visterm.web.security import local_address
 from visterm.web.service import VERSION, Bounds
 from visterm.web.work import Work

@@ -18,9 +18,9 @@ from test_export import files, packet
 from tiny_catalogue import make_tiny_catalogue
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
-from visterm.web.access import Access
 from visterm.web.app import create_app
 from visterm.web.exports import EXPORT
+from visterm.web.roles import Access
 
 HERE = "http://127.0.0.1:8080"
 PART = {"x-part": "1"}

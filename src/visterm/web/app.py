@@ -14,7 +14,6 @@ from starlette.responses import RedirectResponse, Response
 import visterm
 from visterm.core.errors import VistermError
 from visterm.core.types import Place
-from visterm.web.access import COOKIE, Access, AccessToken
 from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
 from visterm.web.label_studio import router as label_studio
@@ -25,6 +24,7 @@ from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import answer_of, render
 from visterm.web.pages.render import router as static_files
 from visterm.web.query import refuse_unknown
+from visterm.web.roles import COOKIE, Access, AccessToken
 from visterm.web.security import Security, local_address, login_redirect
 from visterm.web.service import Bounds, Service, ServiceDep
 from visterm.web.work import Member

@@ -10,10 +10,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.store.database import WHO
-from visterm.web.access import COOKIE, Access, AccessToken
 from visterm.web.errors import HttpError, http_error_of
 from visterm.web.pages.render import answer_of
-from visterm.web.roles import PERSON, check_role, role_for
+from visterm.web.roles import COOKIE, PERSON, Access, AccessToken, check_role, role_for
 
 OPEN_PATHS = ("/login", "/api/v1/health")
 """Addresses that need no token: the form that asks for it, and the health check."""

@@ -33,14 +33,13 @@ from visterm.tagging.explain import Explanation, check_explains, explain, heat_o
 from visterm.tagging.tag_groups import tag_vectors
 from visterm.tagging.tag_map import Completion, Completions, PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
-from visterm.web.access import Access
 from visterm.web.batching import MAX_BATCH, Batcher, PictureToTag, TagLimits, annotate_together
 from visterm.web.bodies import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import LOG, HttpError
 from visterm.web.jobs import JobQueue, JobRunner
 from visterm.web.metrics import Metrics, figure
-from visterm.web.roles import PERSON
+from visterm.web.roles import PERSON, Access
 from visterm.web.work import Member, Work
 
 R = TypeVar("R")

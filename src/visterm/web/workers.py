@@ -31,7 +31,7 @@ from visterm.core.threads import end_with_standard_input, resolve_jobs
 from visterm.core.types import Place
 from visterm.features.streaming.memory import machine_memory
 from visterm.store import DATABASE, RUNS
-from visterm.web.access import Access
+from visterm.web.roles import Access
 from visterm.web.server import END_SECONDS, Server, address_of, listening_socket
 from visterm.web.work import Figures, Member, Work, kill
 
@@ -92,7 +92,7 @@ class _Supervisor:
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         self._settings, self._listener = settings, listener
         self._path = Path(settings["catalogue"])
-        self._identity = self._current_identity()
+        self._identity: tuple[int, int] | None = None  # Device and inode of the catalogue's database
         self._stored: StoredCatalogue | None = None  # Opened once all workers answer
         n_workers = settings["n_workers"]
         self._figures_file = tempfile.TemporaryFile(dir=_memory_folder())  # noqa: SIM115  # open as long as the service runs
@@ -109,7 +109,7 @@ class _Supervisor:
             loop.add_signal_handler(number, self._stop.set)
         self._runner: asyncio.Future[JobRunner] = loop.create_future()
         self._keepers = [asyncio.create_task(self._keep_running(worker)) for worker in self._workers]
-        ready = asyncio.create_task(self._wait_until_ready())
+        ready = asyncio.gather(*(worker.ready.wait() for worker in self._workers))
         stop = asyncio.create_task(self._stop.wait())
         try:
             ends: list[asyncio.Future[Any]] = [stop, *self._keepers]
@@ -145,23 +145,21 @@ class _Supervisor:
 
         self._check_in_place()
         self._stored = StoredCatalogue.open(self._path)
-        self._runner.set_result(JobRunner(self._path, self._stored.jobs, self._writing, self._figures, self._send_news))
-
-    def _current_identity(self) -> tuple[int, int] | None:
-        """Return the device and inode of the catalogue's database; None if there is no such file."""
-        with suppress(OSError):
-            status = os.stat(self._path / DATABASE)
-            return status.st_dev, status.st_ino
-        return None
+        runner = JobRunner(
+            self._path, self._stored.jobs, self._writing, self._figures,
+            on_end=lambda: [worker.send([]) for worker in self._workers],
+        )  # fmt: skip
+        self._runner.set_result(runner)
 
     def _check_in_place(self) -> None:
-        """Raise ReplacedError if the catalogue isn't the one of the service's start, which the other workers use."""
-        if self._current_identity() != self._identity:
+        """Raise ReplacedError if the catalogue isn't the one of the first call, which the other workers use."""
+        identity = None
+        with suppress(OSError):  # without a database, workers say what is wrong
+            status = os.stat(self._path / DATABASE)
+            identity = status.st_dev, status.st_ino
+        self._identity = self._identity or identity
+        if identity != self._identity:
             raise ReplacedError(f"The catalogue {self._path} was replaced by another, or removed. Restart visterm.")
-
-    async def _wait_until_ready(self) -> None:
-        for worker in self._workers:
-            await worker.ready.wait()
 
     async def _keep_running(self, worker: _WorkerProcess) -> None:
         """Restart a worker whenever it ends. Raises UserError if it can't open the catalogue at the service's start."""
@@ -198,10 +196,6 @@ class _Supervisor:
             worker.problem = str(arguments[0])
         else:
             self._runner.add_done_callback(lambda runner: runner.result().tell(message, *arguments))
-
-    def _send_news(self) -> None:
-        for worker in self._workers:
-            worker.send([])
 
     def _accept(self, accepting: bool) -> None:
         """Start or stop accepting connections; meanwhile the system keeps new ones waiting."""
