@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 PAGE = ("fastapi", "jinja2", "playwright")
 PARTS = {
-    "start_up": Part("from the start of a command to its end", has_quick=False),
+    "start_up": Part("from the start of a command to its end, and of a service to its first page"),
     "search": Part("a query of words in a small catalogue"),
     "catalogue": Part("opening and searching a catalogue of many rows, exactly and through faiss", packages=("faiss",)),
     "said_at_once": Part("searches of a million rows", shown=("*/over never/*", "*/over floor", "*/recall/*")),

@@ -40,17 +40,15 @@ PARTS = ("connected", "tried", "synced", "corrected", "synced again", "nothing n
 
 def figures(told: Told) -> dict[str, Any]:
     """Return what was written, how much of it was right, and what it took."""
-    counts = {}
-    for part in ("synced", "synced again"):
-        ours = told.written(part)
-        counts[part] = {"tags of visterm": len(ours), "right": sum(map(told.is_right, ours))}
+    written = {part: told.written(part) for part in ("synced", "synced again")}
+    right = {part: sum(map(told.is_right, tags)) for part, tags in written.items()}
     people = {photo: set(tags) for photo, tags in told.states["tagged"].items()}
     for photo, tag in told.added:
         people[photo].add(tag)
     return {
-        **counts,
+        **{part: {"tags of visterm": len(written[part]), "right": right[part]} for part in written},
         "taken off by the person": len(told.removed),
-        "of these written again": len(told.written("synced again") & set(told.removed)),
+        "of these written again": len(written["synced again"] & set(told.removed)),
         "given by the person": len(told.added),
         "differences after undo": sum(len(tags ^ people[photo]) for photo, tags in told.states["undone"].items()),
         "requests": {part: told.requests[part] for part in PARTS},
@@ -79,13 +77,11 @@ def first_hour(
             assert code == 0, out + err
             *pairs, counts = map(json.loads, out.splitlines())
             right = sum(pair["tag"].removeprefix("visterm/").casefold() in truth[pair["name"]] for pair in pairs)
+            photos, tags = ({pair[of] for pair in pairs} for of in ("photo", "tag"))
             found[f"at precision {precision:g}"] = {
-                "tags": len(pairs),
-                "right": right,
-                "photos": len({pair["photo"] for pair in pairs}),
-                "different tags": len({pair["tag"] for pair in pairs}),
+                "tags": len(pairs), "right": right, "photos": len(photos), "different tags": len(tags),
                 "remarks": counts["remarks"],
-            }
+            }  # fmt: skip
     return found
 
 

@@ -163,8 +163,7 @@ def main() -> None:
         say(f"{name:24} {times}, the service's processor {values['service_ms']:6.1f} ms")
     slow = [name for name, values in found.items() if values["median"] > LIMIT_MS]
     say(f"Steps over {LIMIT_MS} ms by their median: {', '.join(slow) or 'none'}")
-    every = np.concatenate([values["runs"] for values in found.values()])
-    share = float(np.mean(every < LIMIT_MS))
+    share = float(np.mean(np.concatenate([values["runs"] for values in found.values()]) < LIMIT_MS))
     result = {"machine": machine(), "photos": n_photos, "milliseconds": found, "over_limit": slow, "share_under": share}
     write(result, chosen.json)
 

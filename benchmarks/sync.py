@@ -105,9 +105,8 @@ def main() -> None:
     write(
         {
             "machine": machine(), "immich": ".".join(map(str, fake.version)), "photos": n_photos, "new": n_new,
-            "tags": len(used), "connect": connect, "seconds": spread([each["seconds"] for each in rounds]),
-            "processor_seconds": spread([each["processor_seconds"] for each in rounds]),
-            "other_requests": spread([each["other_requests"] for each in rounds]), "rounds": rounds,
+            "tags": len(used), "connect": connect, "rounds": rounds,
+            **{of: spread([each[of] for each in rounds]) for of in ("seconds", "processor_seconds", "other_requests")},
         },
         chosen.json,
     )  # fmt: skip

@@ -17,8 +17,7 @@ import killed
 from visterm import Catalogue
 from visterm.core import persist
 from visterm.library.backup import back_up, restore
-from visterm.store import database
-from visterm.store.catalogue import DATABASE, RUNS
+from visterm.store import DATABASE, RUNS, database
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 

@@ -26,7 +26,7 @@ from visterm.core.web_client import ServerAnswer
 from visterm.web.api import vision
 from visterm.web.api.vision import N_LABELS_WITHOUT_CONFIDENCE, merge_labels
 from visterm.web.app import create_app
-from visterm.web.security import Access, origin_of
+from visterm.web.roles import Access, origin_of
 from visterm.web.service import Bounds
 
 HERE = "http://127.0.0.1:8080"

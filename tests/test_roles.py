@@ -14,8 +14,8 @@ from refusals import refused
 from tiny_catalogue import make_tiny_catalogue
 from visterm.cli import serve as command
 from visterm.web.app import create_app
-from visterm.web.roles import ROUTES, Role, role_for
-from visterm.web.security import COOKIE, OPEN_FOLDER, OPEN_PATHS, Access, AccessToken
+from visterm.web.roles import COOKIE, ROUTES, Access, AccessToken, Role, role_for
+from visterm.web.security import OPEN_FOLDER, OPEN_PATHS
 
 HERE = "http://127.0.0.1:8080"
 API = "/api/v1"

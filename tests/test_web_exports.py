@@ -20,7 +20,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
 from visterm.web.app import create_app
 from visterm.web.exports import EXPORT
-from visterm.web.security import Access
+from visterm.web.roles import Access
 
 HERE = "http://127.0.0.1:8080"
 PART = {"x-part": "1"}

@@ -22,7 +22,7 @@ with imported_when_used():
     from visterm.learning import fit_request
     from visterm.library import info, start
     from visterm.web import app as web_app
-    from visterm.web import roles, security, server
+    from visterm.web import roles, server
     from visterm.web import workers as worker_processes
 
 EXAMPLES = (
@@ -91,14 +91,14 @@ def serve(
     reached from this machine only. It connects only to the hosts of --vision-host.
     """
     tokens = _read_tokens(token_file or ())
-    if not tokens and not security.is_loopback(host):
+    if not tokens and not roles.is_loopback(host):
         raise UserError(
             f"--host {host} can be reached from other machines, so it needs a token. Make one and pass its file: "
             "umask 077; python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
 
-    access = security.Access.of(host, tokens, name or (), vision_host or (), person_header, may_write=may_write)
+    access = roles.Access.of(host, tokens, name or (), vision_host or (), person_header, may_write=may_write)
     if (workers or 1) > 1 and not worker_processes.shares_connections():
         raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")
     if not folder.exists():
@@ -142,9 +142,9 @@ def _watching(catalogue: Path) -> Iterator[None]:
             process.kill()
 
 
-def _read_tokens(values: Sequence[str]) -> list[security.AccessToken]:
+def _read_tokens(values: Sequence[str]) -> list[roles.AccessToken]:
     """Return the tokens of files, ``[ROLE:]FILE``. Raises UserError if one cannot be used, or two are the same."""
-    tokens: list[security.AccessToken] = []
+    tokens: list[roles.AccessToken] = []
     for value in values:
         role, _, file = value.partition(":")
         if role.upper() not in roles.Role.__members__:
@@ -153,7 +153,7 @@ def _read_tokens(values: Sequence[str]) -> list[security.AccessToken]:
         if any(token.text == text for token in tokens):
             problem, advice = f"The token in {file} is also in another file.", "Give each person a token of their own."
             raise UserError(problem, setting="token_file", value=file, advice=advice)
-        tokens.append(security.AccessToken(text, roles.Role[role.upper()], Path(file).stem))
+        tokens.append(roles.AccessToken(text, roles.Role[role.upper()], Path(file).stem))
     return tokens
 
 

@@ -29,7 +29,6 @@ from visterm.core.errors import (
 )
 from visterm.core.estimator import Estimator
 from visterm.core.files import GB, open_regular, open_text, read_regular
-from visterm.core.packing import pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import RemotePath, as_path
 from visterm.core.system import is_alive
@@ -240,6 +239,8 @@ def save_estimator(estimator: Estimator, registry: Registry, folder: Path, name:
     `pack` says which attributes are saved, and raises the errors. Training times are written to ``<name>.times.json``,
     so the other files are reproducible.
     """
+    from visterm.core.packing import pack, without_times  # here, as sparse matrices take longest to import
+
     packed, arrays = pack(estimator, registry)
     description, times = without_times(packed)
     write_json(folder / f"{name}.json", description)
@@ -256,6 +257,8 @@ def read_description(folder: Path, name: str) -> Any:
     """
     description, file = read_json(folder / f"{name}.json"), folder / f"{name}{TIMES_SUFFIX}"
     if file.exists():
+        from visterm.core.packing import put_times
+
         try:
             put_times(description, read_json(file))
         except (StorageError, DataError) as error:
@@ -271,6 +274,8 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
     it; UnknownNameError or MissingExtraError if the class or a setting is unknown, or needs a package that is not
     installed.
     """
+    from visterm.core.packing import unpack
+
     file = folder / f"{name}.json"
     description, arrays = read_description(folder, name), load_arrays(folder / f"{name}.safetensors")
     with refusing(file):

@@ -26,7 +26,8 @@ from visterm.core.types import CHUNK
 from visterm.core.writing import sync, writing
 from visterm.library.catalogue import Catalogue
 from visterm.library.rows import RowWriter
-from visterm.store.catalogue import DATABASE, RUNS, StoredCatalogue
+from visterm.store import DATABASE, RUNS
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob
 
 BACKUP, FORMAT = "visterm backup", 1

@@ -17,7 +17,8 @@ from visterm.library import runs
 from visterm.library.feedback import ImageView, TagCount, all_spelled, count_tags, known_image, spelled, undo_verdicts
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, photos_of
 from visterm.library.search.reader import CatalogueReader
-from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
+from visterm.store import RUNS
+from visterm.store.catalogue import SKIPPED, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
 from visterm.store.lance_rows import FILES, lance_uri

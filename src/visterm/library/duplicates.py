@@ -16,7 +16,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.fft import dctn
 
 from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
@@ -306,6 +305,8 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
     grey = np.asarray(small, dtype=np.float64)
     if grey.std() < MIN_CONTRAST:
         return FLAT_HASH
+    from scipy.fft import dctn  # here, as most processes that import this module never need it
+
     frequencies = dctn(grey, norm="ortho")[:N_FREQUENCIES, :N_FREQUENCIES].ravel()
     frequencies[0] = 0.0  # ignore the overall brightness
     median = np.median(frequencies)

@@ -19,7 +19,8 @@ from visterm.learning.run import Run, check_opens
 from visterm.library.learned import START, Comparison
 from visterm.library.rows import Filled, RowWriter
 from visterm.models.base import Annotator
-from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.store import RUNS
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import SHORT_FINGERPRINT_LENGTH, CatalogueJob, StoredProgress, StoredRun
 from visterm.store.stored_rows import MAX_MEASURED_QUERIES
 from visterm.tagging.tagger import Tagger

@@ -32,6 +32,7 @@ from visterm.core.id_sets import Ids
 from visterm.core.persist import open_folder
 from visterm.core.types import Matrix, Place, Ranking
 from visterm.core.writing import locked
+from visterm.store import DATABASE, RUNS
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import MAX_CACHED_RESULTS, Database, as_text
@@ -42,7 +43,7 @@ from visterm.store.lance_rows import LanceLocation, lance_uri
 from visterm.store.stored_rows import VERSION, RowStore, build_indexes, how_it_searches, indexes_are_due
 from visterm.store.tags import ManualJudgements, Tags
 
-DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
+LOCK, FEATURES = "writer.lock", "features"
 SKIPPED = "skipped.jsonl"
 """List of skipped files for people and other programs; the database has the authoritative list."""
 

@@ -25,7 +25,8 @@ from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import answer_of, render
 from visterm.web.pages.render import router as static_files
 from visterm.web.query import refuse_unknown
-from visterm.web.security import COOKIE, Access, AccessToken, Security, local_address, login_redirect
+from visterm.web.roles import COOKIE, Access, AccessToken
+from visterm.web.security import Security, local_address, login_redirect
 from visterm.web.service import Bounds, Service, ServiceDep
 from visterm.web.work import Member
 

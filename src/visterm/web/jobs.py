@@ -20,7 +20,7 @@ from visterm.store.database import WHO, now
 from visterm.store.history import Jobs, StoredJob
 from visterm.web.errors import LOG, HttpError, error_statuses
 from visterm.web.job_process import REASON_NOT_STORED, WHO_ENV
-from visterm.web.work import Figures, Tell, Work
+from visterm.web.work import Figures, Tell, Work, kill
 
 MAX_OPEN_JOBS = 8  # Running and waiting jobs
 GRACE_SECONDS = 20.0  # Time for a cancelled job to stop before its process is killed
@@ -178,9 +178,3 @@ class JobRunner:
             reason = "It failed and could not store the reason. The service's log has it."
         self._jobs.finish(job_id, error=None if status == 0 or is_cancelled else reason)
         self._on_end()
-
-
-def kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a process, unless it has ended by itself."""
-    with suppress(ProcessLookupError):
-        process.kill()

@@ -10,14 +10,16 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi import FastAPI
 
 from visterm.core.errors import UserError
 from visterm.core.system import limit_of
 from visterm.web.work import Figures, Member, SharedCount
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 HEADER_SECONDS = 10.0  # Seconds in which the headers of a request must arrive
 ANSWER_SECONDS = 30.0  # Seconds in which a client must read the next part of an answer

@@ -39,8 +39,7 @@ from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import LOG, HttpError
 from visterm.web.jobs import JobQueue, JobRunner
 from visterm.web.metrics import Metrics, figure
-from visterm.web.roles import PERSON
-from visterm.web.security import Access
+from visterm.web.roles import PERSON, Access
 from visterm.web.work import Member, Work
 
 R = TypeVar("R")

@@ -9,13 +9,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from visterm.core.threads import limit_this_thread
-from visterm.web.errors import HttpError
+
+if TYPE_CHECKING:
+    from visterm.web.errors import HttpError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +35,8 @@ ROW_LENGTH = 2 * N_COUNTS
 
 def busy(why: str) -> HttpError:
     """Return the error 503 for a request that exceeds a bound."""
+    from visterm.web.errors import HttpError  # here, as the process that supervises the others starts without it
+
     message = f"The service is busy: {why}. Try again in {BUSY_SECONDS} s."
     return HttpError(503, message, headers={"retry-after": str(BUSY_SECONDS)})
 
@@ -177,3 +181,9 @@ class Member:
     tell: Tell | None = None
     supervisor: int = field(default_factory=os.getpid)
     metrics: str | None = None
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process, unless it has ended by itself."""
+    with suppress(ProcessLookupError):
+        process.kill()

@@ -3,13 +3,16 @@
 The supervisor accepts connections, and sends each to the worker with the fewest connections. It runs the jobs, and
 restarts workers that have ended. Workers share the memory-mapped rows, the database, and their `Figures`; a request
 sees what any worker has committed before. A worker is ``python -m visterm.web.workers``; it reads its settings, a line
-of JSON, from standard input, and ends with the supervisor.
+of JSON, from standard input, and ends with the supervisor. So that all cores start workers at once, the supervisor
+imports what only jobs need after the workers have started.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import logging
 import os
 import signal
 import socket
@@ -18,22 +21,25 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
-
-from pydantic import TypeAdapter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from visterm.core.errors import ReplacedError, StorageError, UserError, VistermError
 from visterm.core.threads import end_with_standard_input, resolve_jobs
 from visterm.core.types import Place
 from visterm.features.streaming.memory import machine_memory
-from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.web.errors import LOG
-from visterm.web.jobs import JobRunner, kill
-from visterm.web.security import Access
+from visterm.store import DATABASE, RUNS
+from visterm.web.roles import Access
 from visterm.web.server import END_SECONDS, Server, address_of, listening_socket
-from visterm.web.work import Figures, Member, Work
+from visterm.web.work import Figures, Member, Work, kill
 
+if TYPE_CHECKING:
+    from visterm.store.catalogue import StoredCatalogue
+    from visterm.web.jobs import JobRunner
+
+LOG = logging.getLogger("visterm.web")
 MAX_DEFAULT_WORKERS = 4  # More are hardly faster, as disk and memory are the limit
 WORKER_BYTES = 2**29  # Approximate memory of a worker, without the run
 MAX_ACCEPTED_AT_ONCE = 64
@@ -67,35 +73,32 @@ def run_workers(
 ) -> None:
     """Serve a catalogue with several processes until stopped; call `announce` with the address once all answer.
 
-    Raises UserError if the port is in use, or this machine doesn't have the address; StorageError if there is no
-    catalogue, or it is damaged.
+    Raises UserError if the port is in use, this machine doesn't have the address, there is no catalogue, or it is
+    damaged.
     """
     path = Path(catalogue).absolute()
-    stored = StoredCatalogue.open(path)
     folder = _memory_folder()
     with listening_socket(host, port) as listener, tempfile.TemporaryDirectory(prefix="visterm", dir=folder) as metrics:
         listener.setblocking(False)
         settings = {
-            "catalogue": str(path), "n_workers": n_workers, "metrics": metrics,
-            "access": TypeAdapter(Access).dump_python(access, mode="json"),
+            "catalogue": str(path), "n_workers": n_workers, "metrics": metrics, "access": asdict(access),
         }  # fmt: skip
         address = address_of(host, listener.getsockname()[1])
-        try:
-            asyncio.run(_Supervisor(settings, listener, stored).run(lambda: announce(address)))
-        finally:
-            stored.close()
+        asyncio.run(_Supervisor(settings, listener).run(lambda: announce(address)))
 
 
 class _Supervisor:
     """Starts workers, sends them connections, and runs jobs."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, stored: StoredCatalogue) -> None:
-        self._settings, self._listener, self._stored = settings, listener, stored
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        self._settings, self._listener = settings, listener
+        self._path = Path(settings["catalogue"])
+        self._identity: tuple[int, int] | None = None  # Device and inode of the catalogue's database
+        self._stored: StoredCatalogue | None = None  # Opened once all workers answer
         n_workers = settings["n_workers"]
         self._figures_file = tempfile.TemporaryFile(dir=_memory_folder())  # noqa: SIM115  # open as long as the service runs
-        figures = Figures(n_workers + 1, n_workers, self._figures_file.fileno())
+        figures = self._figures = Figures(n_workers + 1, n_workers, self._figures_file.fileno())
         self._writing = Work("jobs", 1, 1)
-        self._runner = JobRunner(Path(settings["catalogue"]), stored.jobs, self._writing, figures, self._send_news)
         self._workers = [_WorkerProcess(number, figures) for number in range(n_workers)]
         self._stop = asyncio.Event()
         self._has_started = False
@@ -105,17 +108,19 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
-        with suppress(StorageError):  # a full disk: workers log it
-            self._stored.jobs.mark_lost()
+        self._runner: asyncio.Future[JobRunner] = loop.create_future()
         self._keepers = [asyncio.create_task(self._keep_running(worker)) for worker in self._workers]
-        ready = asyncio.create_task(self._wait_until_ready())
+        ready = asyncio.gather(*(worker.ready.wait() for worker in self._workers))
         stop = asyncio.create_task(self._stop.wait())
         try:
             ends: list[asyncio.Future[Any]] = [stop, *self._keepers]
             await asyncio.wait([ready, *ends], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 self._has_started = True
-                on_start()
+                await asyncio.to_thread(on_start)
+                await asyncio.to_thread(import_module, "visterm.web.jobs")  # workers get connections meanwhile
+                with suppress(ReplacedError):  # workers then refuse changes
+                    self._open()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stop.set()
@@ -124,7 +129,9 @@ class _Supervisor:
             for worker in self._workers:
                 worker.end()
             results = await asyncio.gather(*self._keepers, return_exceptions=True)
-            await self._runner.close()
+            if self._stored is not None:
+                await self._runner.result().close()
+                self._stored.close()
             self._writing.close()
             self._figures_file.close()
 
@@ -132,9 +139,28 @@ class _Supervisor:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _wait_until_ready(self) -> None:
-        for worker in self._workers:
-            await worker.ready.wait()
+    def _open(self) -> None:
+        """Open the catalogue, and run the jobs that workers have asked for."""
+        from visterm.store.catalogue import StoredCatalogue
+        from visterm.web.jobs import JobRunner
+
+        self._check_in_place()
+        self._stored = StoredCatalogue.open(self._path)
+        runner = JobRunner(
+            self._path, self._stored.jobs, self._writing, self._figures,
+            on_end=lambda: [worker.send([]) for worker in self._workers],
+        )  # fmt: skip
+        self._runner.set_result(runner)
+
+    def _check_in_place(self) -> None:
+        """Raise ReplacedError if the catalogue isn't the one of the first call, which the other workers use."""
+        identity = None
+        with suppress(OSError):  # without a database, workers say what is wrong
+            status = os.stat(self._path / DATABASE)
+            identity = status.st_dev, status.st_ino
+        self._identity = self._identity or identity
+        if identity != self._identity:
+            raise ReplacedError(f"The catalogue {self._path} was replaced by another, or removed. Restart visterm.")
 
     async def _keep_running(self, worker: _WorkerProcess) -> None:
         """Restart a worker whenever it ends. Raises UserError if it can't open the catalogue at the service's start."""
@@ -142,7 +168,7 @@ class _Supervisor:
         while not self._stop.is_set():
             start = time.monotonic()
             try:
-                self._stored.database.check_in_place()  # a new worker must not open another catalogue than the others
+                self._check_in_place()
                 await worker.run(self._settings | {"figures": self._figures_file.fileno()}, self._handle)
             except ReplacedError as error:
                 if not any(other.ready.is_set() for other in self._workers):
@@ -160,7 +186,8 @@ class _Supervisor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause_seconds)
             with suppress(StorageError):
-                await asyncio.to_thread(self._stored.jobs.mark_lost)  # jobs that it had stored and could not start
+                if self._stored is not None:
+                    await asyncio.to_thread(self._stored.jobs.mark_lost)  # jobs that it had stored and could not start
 
     def _handle(self, worker: _WorkerProcess, message: str, *arguments: object) -> None:
         if message == "ready":
@@ -169,11 +196,7 @@ class _Supervisor:
         elif message == "failed":
             worker.problem = str(arguments[0])
         else:
-            self._runner.tell(message, *arguments)
-
-    def _send_news(self) -> None:
-        for worker in self._workers:
-            worker.send([])
+            self._runner.add_done_callback(lambda runner: runner.result().tell(message, *arguments))
 
     def _accept(self, accepting: bool) -> None:
         """Start or stop accepting connections; meanwhile the system keeps new ones waiting."""
@@ -258,7 +281,8 @@ class _WorkerProcess:
                     start_new_session=True,  # Ctrl-C reaches the supervisor, which ends it
                 )
                 assert self._process.stdin is not None
-                line = json.dumps(settings | {"number": self.number, "channel": worker_channel.fileno()})
+                own = {"number": self.number, "channel": worker_channel.fileno()}
+                line = json.dumps(settings | own, default=sorted)  # sets of `Access` become lists
                 self._process.stdin.write(line.encode() + b"\n")
             if self._is_ending:  # `end` was called before the start
                 self.end()
@@ -291,9 +315,12 @@ def _memory_folder() -> str | None:
 
 def main() -> None:
     """Answer the requests of the connections that the supervisor sends."""
+    gc.disable()  # imported modules stay, and looking for garbage among them takes a sixth of a start
     settings: Settings = json.loads(sys.stdin.readline())
     end_with_standard_input()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = settings["metrics"]  # read when prometheus_client is imported
+    from pydantic import TypeAdapter
+
     from visterm.web.app import create_app
 
     channel = socket.socket(fileno=settings["channel"])
@@ -310,6 +337,8 @@ def main() -> None:
         tell("failed", str(error))
         return
 
+    gc.freeze()
+    gc.enable()
     Server(app, member, lambda: tell("ready"), channel=channel, on_news=app.state.service.catch_up).run_alone([])
 
 

@@ -20,8 +20,8 @@ from visterm.data.tag_tree import TreeColumns
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, allow_pictures, count_fetched, data_content
 from visterm.web.errors import LOG, http_error_of, json_answer
+from visterm.web.roles import origin_of
 from visterm.web.schemas import STATUSES, answer, errors, listed
-from visterm.web.security import origin_of
 from visterm.web.service import Bounds, ServiceDep
 
 DEFAULT_PRECISION = 0.9

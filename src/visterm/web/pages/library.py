@@ -17,7 +17,8 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.info import describe
 from visterm.library.learned import NO_TAGS, START, Comparison
 from visterm.library.runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
-from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.store import RUNS
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.web.api.jobs import JobId, earlier_run, fit_options
 from visterm.web.bodies import FormFlag, FormText
