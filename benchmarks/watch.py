@@ -49,12 +49,8 @@ def measure(folder: Path, n: int, runs: int) -> dict[str, Any]:
         [compared] = watching.compare_folders()
         whole.append(time.perf_counter() - started)
         assert taken.done.new == compared.done.new == 1
-    return {
-        "photos": n,
-        "seconds of one new photo": spread(alone[1:]),
-        "seconds of the whole folder": spread(whole[1:]),
-        "ratio": ratios(alone[1:], whole[1:]),
-    }
+    both = {"seconds of one new photo": spread(alone[1:]), "seconds of the whole folder": spread(whole[1:])}
+    return {"photos": n, **both, "ratio": ratios(alone[1:], whole[1:])}
 
 
 def main() -> None:
