@@ -39,7 +39,14 @@ def test_an_index_selects_rows_and_columns_like_that_of_a_copy(halves):
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("knn", {}), ("kernel_ridge", {"landmarks": 40}), ("kernel_ridge", {}), ("logistic", {}), ("mlp", {"epochs": 3})],
+    [
+        ("knn", {}),
+        ("kernel_ridge", {"landmarks": 40}),
+        ("kernel_ridge", {}),
+        ("ridge", {}),
+        ("logistic", {}),
+        ("mlp", {"epochs": 3}),
+    ],
 )
 def test_models_that_read_parts_learn_the_same_as_from_a_copy(name, settings, halves, planted):
     rows, copy, Y = halves
