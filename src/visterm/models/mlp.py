@@ -181,7 +181,9 @@ class PrincipalAxes(NamedTuple):
         mean = column_means(copied(X))
         if X.shape[1] > MAX_AXES:
             rows = principal_rows(X, MAX_AXES)
-            deviation = float(np.std(product(copied(X), rows.T) - mean @ rows.T)) or 1.0
+            coordinates = product(copied(X), rows.T) - mean @ rows.T
+            coordinates -= coordinates.mean()  # NumPy's `std` would copy them
+            deviation = float(np.sqrt(np.square(coordinates, out=coordinates).mean())) or 1.0
             return cls(mean.astype(np.float32), np.asarray(rows.T / deviation, np.float32))
 
         squares: Any = sp.csr_array(X).power(2).mean(0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
