@@ -73,9 +73,8 @@ def scores_of(X: Any, Y: sp.csr_array, name: str, n_learned: int, seed: int) -> 
             return {}
         parts = held_out.scores, held_out.Y.toarray() > 0, held_out.Y_learned.toarray() > 0
         known = np.zeros((2, 0, columns.size), np.bool_)
-        return packed(
-            *parts, given.sum(axis=0), known[0], search_scores(model, X[test]), Y[test].toarray() > 0, known[1]
-        )
+        of_test = search_scores(model, X[test]), Y[test].toarray() > 0
+        return packed(*parts, given.sum(axis=0), known[0], *of_test, known[1])
     eye, out = sp.eye_array(rows.size, dtype=np.float32, format="csr"), given & (rng.random(given.shape) < OUT)
     out[: rows.size // 3] = False
     rest = sp.csr_array((given & ~out).astype(np.float32))

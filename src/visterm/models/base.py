@@ -20,6 +20,7 @@ from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import all_products, top_k_products, transposed_for
 from visterm.core.progress import SILENT, Progress
+from visterm.core.selected_rows import SelectedRows
 from visterm.core.types import Matrix, MatrixLike, Ranking
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
@@ -101,6 +102,9 @@ class Annotator(Estimator, ABC):
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Fields of `SideKnowledge` that the model uses. Each is also a setting, which has precedence if it is not None."""
+
+    reads_parts: ClassVar[bool] = False
+    """Whether a fit reads an array part by part, so that it may be `SelectedRows`."""
 
     uses_pair_weights: ClassVar[bool] = False
     """Whether the model uses the field `pair_weights` of `SideKnowledge`; it is not a setting."""
@@ -338,7 +342,10 @@ class Annotator(Estimator, ABC):
         if (lists := lists_of_tags(Y)) is not None:
             vocabulary = Vocabulary.from_lists(lists)
             Y, self.classes_ = vocabulary.encode(lists), vocabulary.tags
-        X = self._check_features(checks.identity_rows(checks.count_rows(Y)) if X is None else X, reset=True)
+        if isinstance(X, SelectedRows):  # a blend has checked the rows that it selects
+            self.n_features_in_ = X.shape[1]
+        else:
+            X = self._check_features(checks.identity_rows(checks.count_rows(Y)) if X is None else X, reset=True)
         Y = checks.check_tags(Y, X.shape[0])
         if checks.is_identity(X):
             self.by_number_ = True
