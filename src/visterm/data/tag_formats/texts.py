@@ -24,6 +24,7 @@ from visterm.data.text_files import read_text
 
 SUFFIX = ".txt"
 MAX_TEXT_BYTES = 16 * MB  # Maximum size of the text of one image in bytes
+_BOX = re.compile(r"\d+( -?[\d.]+(e-\d+)?){4,} *")  # A line of YOLO: a class, and a box or an outline
 NOTES = ".visterm_texts.jsonl"  # Notes on what visterm wrote into a folder's texts, which have no metadata
 
 
@@ -104,6 +105,9 @@ def _read_texts(
         predicted_keys = set(map(tag_key, note.predicted if note else ()))
         tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted_keys]
         source = str(path)
+        if any(tags) and all(map(_BOX.fullmatch, filter(None, tags))):
+            problem = f"{path} has boxes of YOLO ('{tags[0][:40]}') instead of tags."
+            raise TagFileError(problem, setting="tags", value=source, advice="Make a table of file names and tags.")
         names = {tag: without_minus(clean_tag(tag)) for tag in tags}
         invalid_tag = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
         if invalid_tag is not None:
