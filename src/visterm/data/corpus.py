@@ -185,10 +185,9 @@ class Corpus:
         untagged = [i for i in range(len(self)) if not (self.tags[i] or self.negatives[i])]
         if self.folder is None or len(untagged) in (0, len(self)):
             return self
-        n_images = f"{len(untagged):,} of {count_of(len(self), 'photo')}"
-        remark = f"Without tags: {n_images} (such as '{self.names[untagged[0]]}'), named without a tag."
-        positions = sorted({*range(len(self))}.difference(untagged))
-        return replace(self.subset(positions), remarks=[*self.remarks, remark])
+        example = f"{len(untagged):,} of {count_of(len(self), 'photo')} (such as '{self.names[untagged[0]]}')"
+        remarks = [*self.remarks, f"Without tags: {example}, named without a tag."]
+        return replace(self.subset(sorted({*range(len(self))}.difference(untagged))), remarks=remarks)
 
     def select(self, split: str) -> Self:
         """Return the images of one split.

@@ -130,15 +130,15 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     has_splits = all(len(p.parts) > n + 1 and split_name(p.parts[n]) in STANDARD_SPLITS for p in paths)
     numbers = {name for parent in parents for name in _folder_tags(parent.parts) if name.isdecimal()}
     dates = {name for parent in parents for name in parent.parts if name.isdecimal() and _STORAGE_FOLDER.match(name)}
-    records, folders = [], set[Path]()
+    records = []
     for path in paths:
         split, names = (split_name(path.parts[n]), path.parts[n + 1 : -1]) if has_splits else (None, path.parts[:-1])
         tags = [tag for tag in _folder_tags(names, of_numbers=len(numbers) > len(dates)) if tag not in around]
         if tags:
             records.append(record(name := path.as_posix(), tags, split, source=f"the folder of {name}"))
-            folders.add(path.parent)
 
-    remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
+    n_folders = len({os.path.dirname(row.image) for row in records})
+    remarks = [f"Tags: one folder per tag ({count_of(n_folders, 'folder')})."]
     return TagsFound(records, remarks, "in no tag's folder, so without a tag")
 
 

@@ -106,10 +106,8 @@ def _read_texts(
         tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted_keys]
         source = str(path)
         if any(tags) and all(map(_BOX.fullmatch, filter(None, tags))):
-            problem = f"{path} has boxes of YOLO ('{tags[0][:40]}') instead of tags."
-            raise TagFileError(problem, setting="tags", value=source, advice="Make a table of file names and tags.")
-        names = {tag: without_minus(clean_tag(tag)) for tag in tags}
-        invalid_tag = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
+            raise TagFileError(f"{path} has boxes of YOLO, no tags.", advice="Make a table of file names and tags.")
+        invalid_tag = next((tag for tag in tags if (name := without_minus(clean_tag(tag))) and tag_fault(name)), None)
         if invalid_tag is not None:
             source += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
         records.append(record(image.relative_to(folder).as_posix(), tags, None, source=source))
