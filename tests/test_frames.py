@@ -97,6 +97,18 @@ def test_features_on_disk_and_a_frame_of_tags_go_together_unless_they_are_stream
             work(tmp_path / "features", named, model="wsabie", memory=1000, work=tmp_path)
 
 
+@pytest.mark.parametrize("form", ["frame", "csv"])
+def test_photos_that_are_named_without_a_tag_are_left_out_and_counted(form, photos, frame, tmp_path):
+    folder = Path(photos[0][0]).parent
+    named = frame.assign(path=frame["path"].str.split("/").str[-1])
+    named["tags"] = ["-warm" if n == 4 else tags if n > 3 else "" for n, tags in named[["n", "tags"]].to_numpy()]
+    named.to_csv(tmp_path / "tags.csv", index=False)
+    lines = []
+    found = visterm.fit(folder, named if form == "frame" else tmp_path / "tags.csv", say=lines.append, **FIT)
+    assert "Without tags: 4 of 24 photos (such as '000.png'), named without a tag." in lines
+    assert found.facts["images"] == 20
+
+
 def test_columns_are_named_and_rows_without_tags_and_splits_are_kept_apart(frame):
     named = frame.rename(columns={"path": "where", "tags": "what"})
     named["what"] = named["what"].where(named["n"] > 3)

@@ -124,7 +124,7 @@ def test_a_run_that_opens_and_cannot_annotate_is_not_written(place, monkeypatch)
 
 def test_python_replaces_a_run_only_if_that_is_asked_for_and_then_whole(place):
     tagger, before = Tagger.load(place / "run"), contents(place / "run")
-    with pytest.raises(StorageError, match=r"run is a run already. Choose another name, or replace it: overwrite=True"):
+    with pytest.raises(StorageError, match=r"run is a run already. Choose another name, or replace it: `overwrite`"):
         tagger.save(place / "run")
     for other in ("photos", "features"):
         with pytest.raises(StorageError, match="is not a run of visterm, so it is not replaced"):

@@ -102,5 +102,6 @@ def test_slips_are_counted(one, other, n):
 
 def test_letters_and_plurals():
     assert folded("Île-de-France 2") == "iledefrance2"
+    assert folded("KIRMIZI") == folded("kırmızı")
     assert singulars("glass") == set()
     assert singulars("cities") == {"citie", "citi", "city"}

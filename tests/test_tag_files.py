@@ -414,6 +414,22 @@ def test_auto_finds_a_folder_a_tag(images):
     ]
 
 
+def test_a_folder_around_all_others_is_no_tag(images):
+    touch(images, "Export/beach/1.jpg", "Export/animals/dog/2.jpg")
+    assert [row.tags for row in find_tags("auto", images).records] == [["animals", "dog"], ["beach"]]
+    touch(images, "Export/3.jpg")
+    assert [row.tags for row in find_tags("auto", images).records] == [
+        ["Export"], ["Export", "animals", "dog"], ["Export", "beach"]
+    ]  # fmt: skip
+
+
+def test_splits_may_be_in_one_folder(images):
+    touch(images, "data/train/beach/1.jpg", "data/val/beach/2.jpg")
+    assert [(row.tags, row.split) for row in find_tags("auto", images).records] == [
+        (["beach"], "train"), (["beach"], "valid")
+    ]  # fmt: skip
+
+
 def test_folders_named_as_splits_are_splits_when_all_images_lie_in_them(images):
     touch(images, "train/beach/1.jpg", "test/beach/2.jpg", "val/snow/3.jpg")
     assert find_tags("auto", images).records == [
@@ -455,6 +471,16 @@ def test_a_text_that_is_not_utf8_names_its_file_and_line(images):
     write(images / "1.txt", b"sea\ncaf\xe9")
     with pytest.raises(TagFileError, match=r"1\.txt is not UTF-8: line 2"):
         find_tags("auto", images)
+
+
+@pytest.mark.parametrize("text", ["0 0.5 0.5 0.3 0.25\n3 0.1 .2 0.3 1e-05\n", "7 0.1 0.2 0.3 0.4 0.5 0.6\n"])
+def test_boxes_and_outlines_of_yolo_are_no_tags(images, text):
+    touch(images, "1.jpg")
+    write(images / "1.txt", text)
+    with pytest.raises(TagFileError, match=r"1\.txt has boxes of YOLO, no tags. Make a table"):
+        find_tags("auto", images)
+    write(images / "1.txt", "2 0 1 9\n1984\n")
+    assert find_tags("auto", images).records[0].tags == ["2 0 1 9", "1984"]
 
 
 def test_auto_that_finds_nothing_lists_what_it_looked_for(images):

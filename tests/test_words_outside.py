@@ -172,6 +172,7 @@ def test_learned_vectors_are_of_the_tags_alone_which_searches_say(place):
     with pytest.raises(UserError, match="learned from its tags alone"):
         tagger.add_words(["ocean"])
     assert tagger.query_weights("sea ocean").unknown == ["ocean"]
+    assert tagger.query_weights("sea and the ocean or OR").unknown == ["ocean", "OR"]
 
 
 def test_learned_vectors_see_which_tags_stand_together(tmp_path):

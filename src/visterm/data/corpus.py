@@ -180,6 +180,15 @@ class Corpus:
         lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in positions] for name in _PER_IMAGE}
         return replace(self, **lists)
 
+    def tagged(self) -> Self:
+        """Return the images of a folder with a tag or a negative, and count the others in a remark; all if none has."""
+        untagged = [i for i in range(len(self)) if not (self.tags[i] or self.negatives[i])]
+        if self.folder is None or len(untagged) in (0, len(self)):
+            return self
+        example = f"{len(untagged):,} of {count_of(len(self), 'photo')} (such as '{self.names[untagged[0]]}')"
+        remarks = [*self.remarks, f"Without tags: {example}, named without a tag."]
+        return replace(self.subset(sorted({*range(len(self))}.difference(untagged))), remarks=remarks)
+
     def select(self, split: str) -> Self:
         """Return the images of one split.
 

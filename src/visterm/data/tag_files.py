@@ -117,24 +117,28 @@ def _found_tags(
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
-    Nested folders are several tags; images directly in `folder` have no record. Dates (``2019``, ``2019-07-14 Harz``,
-    and in these folders ``07``) and cameras' folders (``DCIM``, ``100CANON``) are no tags; but numbers are tags if more
-    of them are no years or dates. If all images are in folders named train, valid(ation), val or test, these names are
-    splits, not tags. A remark counts the folders.
+    Nested folders are several tags; images directly in `folder` have no record. A folder around all others is no tag,
+    nor are dates (``2019``, ``2019-07-14 Harz``, and in these folders ``07``) and cameras' folders (``DCIM``,
+    ``100CANON``); but numbers are tags if more of them are no years or dates. If all images are in folders named train,
+    valid(ation), val or test, these names are splits, not tags. A remark counts the folders.
     """
     paths = [image.relative_to(folder) for image in images]
-    has_splits = bool(paths) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD_SPLITS for p in paths)
     parents = {path.parent for path in paths}
+    outer = Path(os.path.commonpath(parents or [folder]))
+    around = () if outer in parents else outer.parts
+    n = len(around)
+    has_splits = all(len(p.parts) > n + 1 and split_name(p.parts[n]) in STANDARD_SPLITS for p in paths)
     numbers = {name for parent in parents for name in _folder_tags(parent.parts) if name.isdecimal()}
     dates = {name for parent in parents for name in parent.parts if name.isdecimal() and _STORAGE_FOLDER.match(name)}
-    records, folders = [], set[Path]()
+    records = []
     for path in paths:
-        split, names = (split_name(path.parts[0]), path.parts[1:-1]) if has_splits else (None, path.parts[:-1])
-        if tags := _folder_tags(names, of_numbers=len(numbers) > len(dates)):
+        split, names = (split_name(path.parts[n]), path.parts[n + 1 : -1]) if has_splits else (None, path.parts[:-1])
+        tags = [tag for tag in _folder_tags(names, of_numbers=len(numbers) > len(dates)) if tag not in around]
+        if tags:
             records.append(record(name := path.as_posix(), tags, split, source=f"the folder of {name}"))
-            folders.add(path.parent)
 
-    remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
+    n_folders = len({os.path.dirname(row.image) for row in records})
+    remarks = [f"Tags: one folder per tag ({count_of(n_folders, 'folder')})."]
     return TagsFound(records, remarks, "in no tag's folder, so without a tag")
 
 

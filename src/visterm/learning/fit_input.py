@@ -218,14 +218,13 @@ def read_images(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[
     """Read images with their tags, and the queries about them; with `words`, images without any tag are allowed.
 
     Raises UserError if the encoder needs a folder and there is none, or the reverse; DataError like `Corpus.read`.
-
     """
     images, tags = request.images, "auto" if request.tags is None else request.tags
     lines = [] if request.queries is None else query_lines(encoder, request.queries)
     if not request.learns_tags:
         return query_corpus(encoder, images, lines)
     try:
-        return read_corpus(encoder, images, tags, **request.rules.columns()), lines
+        return read_corpus(encoder, images, tags, **request.rules.columns()).tagged(), lines
     except NoTagsError:
         if not request.words:
             raise

@@ -168,7 +168,7 @@ class Run:
         self._refuse_unfitted()
         check_replaceable(path, "run", overwrite=True)
         if not overwrite and folder_kind(path) == "run":
-            raise StorageError(f"{path} is a run already. Choose another name, or replace it: overwrite=True.")
+            raise StorageError(f"{path} is a run already.", advice="Choose another name, or replace it: `overwrite`.")
         check = partial(check_opens, type(self), example=example)
         with new_folder(path, "run", check=check, fingerprint=self.fingerprint) as folder:
             write_run(self.parts, folder)

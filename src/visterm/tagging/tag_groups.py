@@ -37,7 +37,7 @@ MIN_LENGTHS = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}
 _PLURALS = (("s", ""), ("es", ""), ("ies", "y"), ("ves", "f"), ("ves", "fe"), ("men", "man"))
 
 # Letters that Unicode does not decompose, and their usual replacements
-_LETTER_REPLACEMENTS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l"}
+_LETTER_REPLACEMENTS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "ı": "i"}
 SIMILAR_IMAGES = "images alike, never together"
 
 CERTAIN_REASONS = (SAME_LETTERS, PLURAL)  # Spellings of one word that need no other evidence

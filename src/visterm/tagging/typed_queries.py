@@ -82,7 +82,7 @@ def _parse(
 ) -> tuple[list[tuple[int, int]], list[Word], dict[str, int]]:
     """Return the tags in a search as (column, sign), the other words, and names of photos with their signs.
 
-    Stop words are left out, unless there is nothing else.
+    Stop words are left out, unless there is nothing else. An ``OR`` stays among the other words: no search knows it.
     """
     source = run.words.source
     reads_phrases = source is not None and source.kind == ENCODER  # a text tower, which learned from captions
@@ -91,7 +91,8 @@ def _parse(
     name_signs = {key: word.sign for key, word in zip(keys, other_words, strict=True) if key in names.keys() - new_tags}
 
     other_words = [word for key, word in zip(keys, other_words, strict=True) if key not in name_signs]
-    meant_words = [word for word in other_words if tag_key(word.text) not in STOP_WORDS - new_tags.keys()]
+    ignored = STOP_WORDS - new_tags.keys()
+    meant_words = [word for word in other_words if word.text == "OR" or tag_key(word.text) not in ignored]
     return parsed, meant_words if parsed or name_signs or meant_words else other_words, name_signs
 
 

@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -231,7 +231,7 @@ class Splitter:
         last_tags: set[str] = set()
         self._tags_with_commas: set[str] = set()  # tags between semicolons
         n_semicolons = n_commas = n_plain = n_parts = 0
-        for line in _lines(cells()):
+        for line in chain.from_iterable(map(_CELL_END.split, cells())):
             if ";" not in line and "," in line:
                 n_commas += 1
                 *inner_parts, last_part = _keys(line, ",") or [""]
@@ -247,7 +247,7 @@ class Splitter:
 
         self._known_tags = plain_tags | (inner_tags & last_tags)  # "Italy" of "Rome, Italy" is never an inner tag
         n_lists = n_tags = n_commas_inside = 0
-        for line in _lines(cells()):
+        for line in chain.from_iterable(map(_CELL_END.split, cells())):
             if ";" in line:
                 n_commas_inside += sum("," in tag and not self._mostly_known(tag) for tag in _keys(line, ";"))
             elif "," in line:
@@ -339,11 +339,6 @@ class TagCounts(NamedTuple):
     def _examples(self) -> str:
         ellipsis = ", ..." if self.n_lists > len(self.lists) else ""
         return ", ".join(f"'{tag[:60]}'" for tag in self.lists) + ellipsis
-
-
-def _lines(cells: Iterable[str]) -> Iterator[str]:
-    for cell in cells:
-        yield from _CELL_END.split(cell)
 
 
 def _keys(text: str, separator: str) -> list[str]:

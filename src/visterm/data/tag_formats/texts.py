@@ -24,6 +24,7 @@ from visterm.data.text_files import read_text
 
 SUFFIX = ".txt"
 MAX_TEXT_BYTES = 16 * MB  # Maximum size of the text of one image in bytes
+_BOX = re.compile(r"\d+( -?[\d.]+(e-\d+)?){4,} *")  # A line of YOLO: a class, and a box or an outline
 NOTES = ".visterm_texts.jsonl"  # Notes on what visterm wrote into a folder's texts, which have no metadata
 
 
@@ -104,8 +105,9 @@ def _read_texts(
         predicted_keys = set(map(tag_key, note.predicted if note else ()))
         tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted_keys]
         source = str(path)
-        names = {tag: without_minus(clean_tag(tag)) for tag in tags}
-        invalid_tag = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
+        if any(tags) and all(map(_BOX.fullmatch, filter(None, tags))):
+            raise TagFileError(f"{path} has boxes of YOLO, no tags.", advice="Make a table of file names and tags.")
+        invalid_tag = next((tag for tag in tags if (name := without_minus(clean_tag(tag))) and tag_fault(name)), None)
         if invalid_tag is not None:
             source += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
         records.append(record(image.relative_to(folder).as_posix(), tags, None, source=source))
