@@ -82,6 +82,10 @@ class Estimator:
 
 def clone(estimator: E) -> E:
     """Return an unfitted copy of an estimator with the same settings; inner estimators are cloned too."""
+    if isinstance(estimator, Estimator) and not hasattr(estimator, "_sklearn_output_config"):
+        settings = estimator.get_params(deep=False)
+        if all(value is None or type(value) in (bool, int, float, str) for value in settings.values()):
+            return type(estimator)(**settings)  # nothing to copy: scikit-learn is slow to import
     from sklearn.base import clone as sklearn_clone
 
     copy: E = sklearn_clone(estimator)

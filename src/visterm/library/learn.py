@@ -263,7 +263,8 @@ def _fitted_again(
         start_words = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
     learned = learn_rows(unfitted, rows, start_words, progress=progress, on_epoch=on_epoch)
     learned = learned.changed(facts={**learned.facts, BY_CONTENT: True, "images": len(train), **facts})
-    return Tagger.of_parts(_with_confidences(learned, train, held_out, None))
+    # A run for the time until the default model has learned goes without: confidences take longer than its model
+    return Tagger.of_parts(learned if START in facts else _with_confidences(learned, train, held_out, None))
 
 
 def _new_tree_tags(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
