@@ -67,5 +67,5 @@ def test_every_address_of_the_api_with_get_is_read(service):
     while not isinstance(layer, DirectAnswers):
         layer = getattr(layer, "app", None) or layer._app
     paths = {route.path for module in (search, images, jobs, tags) for route in module.router.routes}
-    assert {direct.route.path for direct in layer._routes} <= paths
-    assert "/search" in {direct.route.path for direct in layer._routes}
+    assert {reader.route.path for reader in layer._readers} <= paths
+    assert "/search" in {reader.route.path for reader in layer._readers}

@@ -260,20 +260,21 @@ def test_a_queue_that_is_slow_is_a_quarter_as_long():
 def test_searches_beyond_the_queue_are_refused_at_once_and_the_others_answered_whole(tiny, monkeypatch):
     free = threading.Event()
     with bounded(tiny, searching=4) as client:
-        searching, found = client.app.state.service.searching, client.get(f"{API}/search?q=dots").content
-        search = Catalogue.search
+        searching, search = client.app.state.service.searching, Catalogue.search
         monkeypatch.setattr(Catalogue, "search", lambda *args, **kwargs: free.wait() and search(*args, **kwargs))
         waiting = [in_thread(lambda: client.get(f"{API}/search?q=dots")) for _ in range(4)]
-        wait_for(lambda: searching.waiting.value == 4)
-        answer = client.get(f"{API}/search?q=dots")
-        assert refusal(answer, 503)["code"] == "busy"
-        assert answer.headers["retry-after"] == "1"
-        assert searching.waiting.value == 4
-        free.set()
+        try:
+            wait_for(lambda: searching.waiting.value == 4)
+            answer = client.get(f"{API}/search?q=dots")
+            assert refusal(answer, 503)["code"] == "busy"
+            assert answer.headers["retry-after"] == "1"
+            assert searching.waiting.value == 4
+        finally:
+            free.set()
         for thread, answers in waiting:
             thread.join(PATIENCE)
             assert answers[0].status_code == 200
-            assert answers[0].content == found
+            assert answers[0].content == client.get(f"{API}/search?q=dots").content
 
 
 def test_searches_go_on_while_uploads_wait_for_the_model(service, monkeypatch):
@@ -283,10 +284,12 @@ def test_searches_go_on_while_uploads_wait_for_the_model(service, monkeypatch):
     picture = BytesIO()
     Image.new("RGB", (8, 8)).save(picture, "PNG")
     waiting = [in_thread(lambda: service.post(f"{API}/annotate", content=picture.getvalue())) for _ in range(3)]
-    wait_for(lambda: encoding.waiting.value == 3)
-    assert service.get(f"{API}/search?q=dots").status_code == 200
-    assert encoding.waiting.value == 3
-    free.set()
+    try:
+        wait_for(lambda: encoding.waiting.value == 3)
+        assert service.get(f"{API}/search?q=stripes").status_code == 200
+        assert encoding.waiting.value == 3
+    finally:
+        free.set()
     for thread, _ in waiting:
         thread.join(PATIENCE)
 

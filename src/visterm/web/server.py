@@ -90,7 +90,7 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=END_SECONDS, backlog=max_backlog(), ws="none",
+            timeout_graceful_shutdown=END_SECONDS, backlog=max_backlog(), ws="none", http="h11",  # it limits headers
         )  # fmt: skip
         super().__init__(config)
         n_open, self._n_taken = member.figures.gauge("connections"), member.figures.gauge("taken")

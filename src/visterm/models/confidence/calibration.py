@@ -151,11 +151,11 @@ class Calibration(NamedTuple):
     def combine(self, each: Doubles, signs: Any) -> Doubles:
         """Return the log confidences of images from those of the words, shape (n_images, n_words), with their signs."""
         wanted = np.asarray(signs) > 0
-        logs: Doubles = each[:, ~wanted].sum(axis=1)
+        logs: Any = 0.0 if wanted.size and wanted.all() else each[:, ~wanted].sum(axis=1)
         if wanted.any():
             wanted_logs = each if wanted.all() else each[:, wanted]
             logs = logs + (1 - self.together) * wanted_logs.sum(axis=1) + self.together * wanted_logs.min(axis=1)
-        return logs
+        return np.asarray(logs)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to store."""
