@@ -17,8 +17,8 @@ from PIL import Image
 from visterm import Catalogue, Tagger
 from visterm.connectors.watch import FolderWatcher, Stop
 
-ENCODER = {"codebook": 12, "scales": [1.0], "sample_blocks": 2000, "max_side": 32}
 SIDE = 32  # Pixels: what is measured is the bookkeeping
+ENCODER = {"codebook": 12, "scales": [1.0], "sample_blocks": 2000, "max_side": SIDE}
 
 
 def draw(path: Path, rng: np.random.Generator) -> Path:
