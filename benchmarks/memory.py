@@ -34,21 +34,20 @@ IN_A_FOLDER = 1000
 def fit(n_rows: int, n_features: int, n_tags: int) -> dict[str, Any]:
     """Fit `auto` on rows like those of a network, which their tags light up."""
     rng = np.random.default_rng(0)
-    signs = rng.standard_normal((n_tags, n_features), np.float32)
-    X = 4 * rng.standard_normal((n_rows, 64), np.float32) @ rng.standard_normal((64, n_features), np.float32)
+    signs, mix = (rng.standard_normal((n, n_features), np.float32) for n in (n_tags, 64))
+    X = 4 * rng.standard_normal((n_rows, 64), np.float32) @ mix
     tags = rng.geometric(0.002, (n_rows, 5)) % n_tags
     for start in range(0, n_rows, 1000):
         X[start : start + 1000] += signs[tags[start : start + 1000]].sum(axis=1)
     Y = sp.csr_array((np.ones(tags.size, np.float32), tags.ravel(), 5 * np.arange(n_rows + 1)), shape=(n_rows, n_tags))
-    model = MODELS.create("auto").set_known(n_jobs=2, random_state=0).fit(X, Y)
-    return {"floor": X.nbytes, "members": [MODELS.name_of(member) for member in model.members_]}
+    members = MODELS.create("auto").set_known(n_jobs=2, random_state=0).fit(X, Y).members_
+    return {"floor": X.nbytes, "members": [MODELS.name_of(member) for member in members]}
 
 
 def make_catalogue(folder: Path, n_names: int) -> None:
     """Write empty files, and a catalogue that knows them all."""
     pictures = list(np.random.default_rng(0).integers(0, 256, (60, 48, 48, 3), np.uint8))
-    tags = [["even" if number % 2 else "odd"] for number in range(60)]
-    tagger = Tagger(encoder="visterms", model="wsabie", model_params={"dim": 8}, seed=0).fit(pictures, tags)
+    tagger = Tagger(encoder="visterms", model="wsabie", seed=0).fit(pictures, [["even"], ["odd"]] * 30)
     row = np.asarray(tagger.model.image_rows(tagger.encoder.encode(pictures[:1]).rows))
     catalogue = Catalogue.create(folder / "catalogue", tagger)
     for number in range(n_names // IN_A_FOLDER):
@@ -56,8 +55,8 @@ def make_catalogue(folder: Path, n_names: int) -> None:
         records = []
         for path in (inside / f"IMG_{number:06}{i:03}.jpg" for i in range(IN_A_FOLDER)):
             path.touch()
-            name, mtime = f"{inside.name}/{path.name}", path.stat().st_mtime_ns
-            records.append(NewImage(name, str(path), 0, 48, 48, path.stem.zfill(64), (), mtime_ns=mtime))
+            name, at = f"{inside.name}/{path.name}", path.stat().st_mtime_ns
+            records.append(NewImage(name, str(path), 0, 48, 48, path.stem.zfill(64), (), mtime_ns=at))
         catalogue.stored.add(records, np.repeat(row, IN_A_FOLDER, axis=0))
     catalogue.stored.close()
 
@@ -95,7 +94,7 @@ def serve(first: int, further: int, *sizes: int) -> dict[str, Any]:
                     n_answers += sum(map(len, asyncio.run(ask)[0].seconds.values()))
                 children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
                 held.append(sum(map(anonymous_bytes, [pid, *children])))
-    return {"requests": n_answers, "floor": held[0], "later": held[1], "ratio": held[1] / held[0]}
+    return {"requests": n_answers, "floor": held[0], "peak": held[1], "ratio": held[1] / held[0]}
 
 
 def main() -> None:
@@ -105,8 +104,8 @@ def main() -> None:
     parser.add_argument("--child", nargs="+", help="(this program calls itself)")
     chosen = parse(parser)
     if chosen.child:
-        way, *arguments = chosen.child
-        say(json.dumps(index(*arguments) if way == "index" else fit(*map(int, arguments))))
+        way, *sizes = chosen.child
+        say(json.dumps(index(*sizes) if way == "index" else fit(*map(int, sizes))))
         return
     sizes = (500, 32, 20) if chosen.quick else (chosen.rows, 1280, 5000)
     found = watched(__file__, ["fit", *map(str, sizes)])

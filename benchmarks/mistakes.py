@@ -101,8 +101,8 @@ def judged(ours: Any, by_chance: Any, right: Any, n_images: int, rng: np.random.
         found = [average_precision(hit, times[images]) for images, hit in rankings]
         ratios.append(found[0] / max(found[1], 1e-9))
     low, high = np.quantile(ratios, [0.025, 0.975])
-    figures = {"ours": values[0], "by chance": values[1], "ratio": values[0] / max(values[1], 1e-9)}
-    return {**figures, "low": float(low), "high": float(high)}
+    ratio = values[0] / max(values[1], 1e-9)
+    return {"ours": values[0], "by chance": values[1], "ratio": ratio, "low": float(low), "high": float(high)}
 
 
 def reliability(chance: Any, right: Any, counts: Any) -> dict[str, Any]:

@@ -28,9 +28,8 @@ from harness.runs import machine, options, parse, say, spread, write
 from fakes.immich import KEY, FakeImmich
 from visterm_research.scenes import draw_library
 
-N_PHOTOS, N_NEW, N_SCENES = 10_000, 100, 400
+N_PHOTOS, N_NEW, N_SCENES, FLAT, NESTED = 10_000, 100, 400, (3, 1, 0), (3, 2, 0)
 SETTINGS = "--encoder visterms --encoder-set max_side=96 --encoder-set codebook=200 --model ridge"
-FLAT, NESTED = (3, 1, 0), (3, 2, 0)
 
 
 def visterm(*words: object) -> tuple[dict[str, float], dict[str, Any]]:

@@ -164,7 +164,7 @@ class LogisticSolver:
         rows, given = self._rows, self._given
         if images is not None:
             rows, given = selected(rows, images), given[images]
-            rows = copied(rows) if self._rotation is None else rows
+        rows = copied(rows) if self._rotation is None else rows
         n_at_once = max(1, MAX_SCORES // given.shape[0])
         if self._W.size > MAX_WEIGHTS:
             n_at_once = max(1, min(n_at_once, WEIGHTS_AT_ONCE // len(self._W)))

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.products import dense
-from visterm.core.selected_rows import SelectedRows
+from visterm.core.selected_rows import SelectedRows, copied
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Floats, Ints, Matrix, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
@@ -149,15 +149,13 @@ def weighted_votes(ids: Ids, weights: Cosines, image_tags: sp.csr_array) -> sp.c
 
 def unit_rows(X: Matrix) -> Matrix:
     """Scale rows to unit length, except rows of zeros."""
-    if isinstance(X, SelectedRows):
-        rows = np.empty(X.shape, np.float32)
-        for part in row_blocks(X.shape[0], 4 * X.shape[1]):
-            rows[part] = unit_rows(X[part])
-        return rows
+    is_copy, X = isinstance(X, SelectedRows), copied(X)
     squares: Any = sp.csr_array(X).power(2).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
     lengths = np.sqrt(squares)
     scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0).astype(np.float32)
-    return sp.csr_array(sp.diags_array(scale) @ X) if sp.issparse(X) else X * scale[:, None]
+    if sp.issparse(X):
+        return sp.csr_array(sp.diags_array(scale) @ X)
+    return np.multiply(X, scale[:, None], out=X if is_copy else None)
 
 
 def nearest_tags(given: sp.csr_array, n_neighbors: int, power: float) -> sp.csr_array:
