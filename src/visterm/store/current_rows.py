@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,9 +22,6 @@ from visterm.core.id_sets import IDS_PER_LOOKUP, contains, positions_of
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Floats, Ints, Matrix, Ranking
 from visterm.kernels.topk import top_k
-
-if TYPE_CHECKING:
-    from visterm.store.row_index import RowIndex
 
 BLOCK_ROWS = 65536  # Number of rows whose lengths are computed at a time
 BLOCK_QUERIES = 64  # Number of queries that are searched at a time
@@ -235,6 +232,15 @@ class CurrentRows:
         return own_rows, frame_rows, np.searchsorted(self.ids, self.frames[:, 1])
 
 
+class Candidates(Protocol):
+    """An approximate index of the first `n_rows` rows, which proposes candidates for the best rows."""
+
+    n_rows: int
+
+    def candidates(self, q: Floats, k: int, n: int | None = None) -> Ints:
+        """Return ascending positions of `n` rows (None: enough to choose from) with most of the `k` best rows."""
+
+
 @dataclass(eq=False)
 class Part(ABC):
     """Rows with ids; a subclass implements access to its storage with three methods."""
@@ -243,7 +249,7 @@ class Part(ABC):
     rows: object  # shape (n, width)
     # Ascending positions of rows that searches skip
     hidden: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    index: RowIndex | None = None  # Only for dense rows
+    index: Candidates | None = None  # Only for dense rows
 
     @abstractmethod
     def take(self, positions: Ints) -> Matrix:
@@ -317,7 +323,7 @@ class Part(ABC):
             ranking = _at(ranking, np.argsort(np.isin(ranking.ids, self.hidden), axis=1, kind="stable")[:, :k])
         return Ranking(self.ids[ranking.ids], ranking.scores)
 
-    def _best_by_index(self, index: RowIndex, Q: Floats, k: int) -> Ranking | None:
+    def _best_by_index(self, index: Candidates, Q: Floats, k: int) -> Ranking | None:
         """Score the index's candidates, and the rows added after the index was built, like an exact search.
 
         Returns None if the candidates may be too few.

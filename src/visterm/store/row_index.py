@@ -66,7 +66,7 @@ class IndexSettings:
 
 
 class RowIndex:
-    """A faiss index and its settings, which proposes candidates for the best rows.
+    """A faiss index and its settings; see `Candidates`.
 
     `read` returns the index, for example by `read_index`, and is called on first use, once for all threads: an index of
     a million rows takes hundreds of megabytes.
