@@ -59,20 +59,10 @@ class IndexSettings:
     seconds: float
     exact_seconds: float
 
-    def n_probed(self, k: int) -> int:
-        """Return the number of lists to search for `k` results."""
-        return min(self.lists, self.probed * max(1, math.ceil(k / RESULTS_PER_PROBE)))
-
     @property
     def is_useful(self) -> bool:
         """Whether the index is accurate enough and enough faster than an exact search."""
         return self.recall >= MIN_RECALL and self.seconds * MIN_SPEED_UP <= self.exact_seconds
-
-    @property
-    def merit(self) -> tuple[bool, float]:
-        """Sort key, higher is better: accurate settings by speed, above inaccurate settings by recall."""
-        is_accurate = self.recall >= MIN_RECALL
-        return is_accurate, -self.seconds if is_accurate else self.recall
 
 
 class RowIndex:
@@ -96,8 +86,9 @@ class RowIndex:
 
     def candidates(self, q: NDArray[np.float32], k: int, n: int | None = None) -> NDArray[np.int64]:
         """Return ascending positions of `n` rows (None: as many as were measured) with most of the `k` best rows."""
-        n = self.settings.fetched * max(1, math.ceil(k / K)) if n is None else n
-        return self.search_lists(q, self.settings.n_probed(k), n)
+        settings = self.settings
+        n = settings.fetched * max(1, math.ceil(k / K)) if n is None else n
+        return self.search_lists(q, min(settings.lists, settings.probed * max(1, math.ceil(k / RESULTS_PER_PROBE))), n)
 
     def write(self, path: Path) -> None:
         """Write the index to a file atomically, and wait for the disk."""
@@ -179,7 +170,9 @@ def build_index(part: Part, queries: NDArray[np.floating]) -> RowIndex:
             trials.append(replace(settings, recall=cautious_recall(shares), seconds=statistics.median(seconds)))
             if trials[-1].recall >= MIN_RECALL:
                 break
-    return RowIndex(max(trials, key=attrgetter("merit")), lambda: index)
+    accurate = [trial for trial in trials if trial.recall >= MIN_RECALL]
+    chosen = min(accurate, key=attrgetter("seconds")) if accurate else max(trials, key=attrgetter("recall"))
+    return RowIndex(chosen, lambda: index)
 
 
 def settings_of(facts: str) -> IndexSettings:

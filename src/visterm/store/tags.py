@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import is_, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from visterm.data.tag_tree import TagTree
 from visterm.store.database import WHO, CatalogueTable, as_text, now
 from visterm.store.images import as_list
 
+Derived = TypeVar("Derived", bound=Iterable[object])
 VERDICTS = (-1, 0, 1)
 
 NOT_REJECTED = (
@@ -452,18 +453,18 @@ class ManualJudgements(CatalogueTable):
         if len(self._cache) >= MAX_CACHED_TAGS or self._n_bytes > MAX_CACHED_BYTES:
             self._cache, self._derived, self._n_bytes = {}, {}, 0
 
-    def remembered(self, key: Hashable, sources: Sequence[object]) -> Any:
-        """Return the cached answer for a key if it was derived from the same objects `sources`, compared by identity.
+    def derived(self, key: Hashable, sources: Sequence[object], derive: Callable[[], Derived]) -> Derived:
+        """Return the cached answer for a key, derived anew unless it came from the same objects, by identity.
 
-        The objects are results of `of_tag`, or derived from such results. Returns None if they are different.
+        The objects `sources` are results of `of_tag`.
         """
         cached_sources, answer = self._derived.get(key, ((), None))
-        return answer if len(sources) == len(cached_sources) and all(map(is_, sources, cached_sources)) else None
-
-    def remember(self, key: Hashable, sources: Sequence[object], answer: Iterable[object]) -> None:
-        """Cache an answer that was derived from the objects `sources`, for repeated searches."""
-        self._make_room(answer)
-        self._derived[key] = sources, answer
+        if len(sources) != len(cached_sources) or not all(map(is_, sources, cached_sources)):
+            answer = derive()
+            self._make_room(answer)
+            self._derived[key] = sources, answer
+        result: Derived = answer
+        return result
 
 
 def _ids_in(text: str | None) -> Ids:

@@ -90,16 +90,15 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
     sources = [*chain.from_iterable(looked_up)]
     if not any(map(len, chain.from_iterable(sources))):
         return ManualTags(sum(positive), sum(positive[n_scored:]))
-    key = ("words", n_scored, *words)
-    merged: ManualTags | None = stored.judgements.remembered(key, sources)
-    if merged is None:
+
+    def merge() -> ManualTags:
         judgements = [judgement for judgement, *_ in looked_up]
         for number, (judgement, *alone) in enumerate(looked_up if tree is not None else ()):
             rejected = union(*(parent.rejected for parent in alone))
             judgements[number] = judgement._replace(rejected=without(rejected, judgement.tagged))
-        merged = _merged_judgements(positive, judgements, n_scored)
-        stored.judgements.remember(key, sources, merged)
-    return merged
+        return _merged_judgements(positive, judgements, n_scored)
+
+    return stored.judgements.derived((n_scored, *words), sources, merge)
 
 
 def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:

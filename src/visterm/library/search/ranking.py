@@ -247,8 +247,8 @@ class ByConfidence:
         n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
         may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
         if may_use_index and rows.is_indexed(n_candidates):
-            q = likely_direction(self.calibration, rows, words)
-            proposals = [rows.proposed(q, k, n_candidates), *self._best_of_certain(scores, photos, judged, k)]
+            q = words.q if len(words.tags) == 1 else likely_direction(self.calibration, rows, words)
+            proposals = [rows.proposed(q, k, n_candidates), *_best_of_certain(scores, photos, judged, k)]
             photos = replace(photos, passing=union(*proposals, judged.ids[judged.leads]))
         judged = judged.subset(judged.leads)
         ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
@@ -286,20 +286,17 @@ class ByConfidence:
         judged = judged.subset(contains(np.sort(best.ids[0]), judged.ids))
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
-    def _best_of_certain(
-        self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int
-    ) -> Iterator[Ids]:
-        """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
-        words, n_words = scores.words, len(scores.words.weights)
-        n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
-        for word, ids in judged.certain_photos.items() if n_words > 1 else ():
-            if len(ids) <= max(n_best, MIN_CANDIDATES):  # faster than a choice
-                yield ids
-                continue
+
+def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Iterator[Ids]:
+    """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
+    words, n_words = scores.words, len(scores.words.weights)
+    n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
+    for word, ids in judged.certain_photos.items() if n_words > 1 else ():
+        if len(ids) > max(n_best, MIN_CANDIDATES):  # of fewer, a choice takes longer than their confidences
             others = np.arange(n_words) != word
-            other_words = SearchedWords(words.tags[others], words.weights[others], words.rows[others], None)
-            q = likely_direction(self.calibration, scores.rows, other_words)
-            yield np.sort(best_among(scores.rows, q, ids, n_best).ids[0])
+            q = words.weights[others] @ words.rows[others]
+            ids = np.sort(best_among(scores.rows, q, ids, n_best).ids[0])
+        yield ids
 
 
 def likely_direction(calibration: Calibration, rows: CurrentRows, words: SearchedWords) -> Floats:
@@ -315,10 +312,7 @@ def likely_direction(calibration: Calibration, rows: CurrentRows, words: Searche
     def n_above(weights: Any) -> int:
         return int(np.count_nonzero(sample @ weights > (likely @ weights).mean()))
 
-    weights = words.weights
-    if len(weights) == 1:
-        return weights[:, None] * words.rows
-    sample = rows.sampled_products(words.rows)
+    weights, sample = words.weights, rows.sampled_products(words.rows)
     likely = sample[contenders(calibration, sample, words.tags, weights, N_LIKELY)].astype(np.float64)
     likely = likely[np.argsort(-logs(likely))[:N_LIKELY]]
     steps = GRADIENT_STEP * (likely.std() or 1.0) * np.eye(len(weights))
