@@ -78,13 +78,13 @@ def searches_part(document: Document, searches: Mapping[str, Any], claims: Seque
         )
     if not rows:
         return
-    seeds = searches["seeds"]
+    methods = list(dict.fromkeys(label for scores in searches["scores"].values() for label in scores))
     document.section(
         "How much other seeds of the search change",
-        f"These methods were searched with {len(seeds)} seeds, which draw other settings to try and other starts of "
-        "training. For each seed the setting with the best score on the validation rows was chosen; test rows were not "
-        f"used. Of {decided} orders that the intervals over test images decide, {still} are still decided by intervals "
-        "that cover the search, too.",
+        f"These methods were searched with {len(searches['seeds'])} seeds, which draw other settings to try and other "
+        f"starts of training: {', '.join(methods)}. For each seed the setting with the best score on the validation "
+        f"rows was chosen; test rows were not used. Intervals over test images decide {decided} of these orders, "
+        f"intervals that cover the search, too, {still}.",
     )
     header = ["on", "order", "difference on validation rows by seed", "interval over test images", "with the search"]
     document.table(f"Orders by {searches['measure']} with several seeds of the search", header, rows)
