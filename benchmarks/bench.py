@@ -4,6 +4,7 @@
     make bench PARTS="search warp"              # these parts
     python benchmarks/bench.py search --quick   # tiny data and one run: shows that a part works, no figures
     python benchmarks/bench.py --list           # the parts
+    python benchmarks/bench.py serve --before ../old    # the same program with the packages of another checkout, too
 
 Each part is a program of this folder. Its JSON and what it prints go into the folder ``--out``. The table of medians
 and ratios is printed, and written there as table.md. A part whose data or packages are missing says so in the table; so
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -41,9 +43,9 @@ class Part(NamedTuple):
 PAGE = ("fastapi", "jinja2", "playwright")
 PARTS = {
     "start_up": Part("from the start of a command to its end, and of a service to its first page"),
-    "search": Part("a query of words, and a row against a million rows"),
+    "search": Part("a query of words in a small catalogue"),
     "catalogue": Part("opening and searching a catalogue of many rows, exactly and through faiss", packages=("faiss",)),
-    "said_at_once": Part("searches among what people said", shown=("*/over never/clock/*",)),
+    "said_at_once": Part("searches of a million rows", shown=("*/over never/*", "*/over floor", "*/recall/*")),
     "lance": Part("a catalogue whose rows are in a Lance table", packages=("lancedb",)),
     "top_tags": Part("the best of 109,444 tags", shown=("*/medians/*",), has_quick=False),
     "warp": Part("pairs a second of WSABIE", shown=("cases/*/pairs*", "cases/*/ratio"), has_quick=False),
@@ -53,7 +55,7 @@ PARTS = {
         ("--gigabytes", "2", "--memory", "512M"),
         ("speed/*", "*/images_per_second", "*/peak_anonymous"),
     ),
-    "encode": Part("encoding photos, beside other libraries", packages=("onnxruntime", "skimage")),
+    "encode": Part("encoding pixels, beside other libraries", packages=("onnxruntime", "skimage")),
     "rivals": Part(
         "quality and time of `auto`, its candidates, and short programs with other libraries",
         ("SHARED", "--cache", "CACHE", "--seed", "1"),
@@ -66,13 +68,21 @@ PARTS = {
         "planted mistakes found", ("SHARED", "--cache", "CACHE"), ("data/*/ours", "data/*/by chance"), (), False
     ),
     "serve": Part(
-        "the service under load", ("--seconds", "30"), ("requests_a_second", "milliseconds/*/p50", "*/p99"), PAGE[:2]
+        "the service at its limit, below and beyond it, and the floor: the server without an application",
+        shown=("*/requests_a_second", "*/processor_milliseconds*", "*/milliseconds/*/p50", "*/milliseconds/*/p99"),
+        packages=PAGE[:2],
     ),
     "page": Part("steps on the page", packages=PAGE),
     "photographers_hour": Part("an hour on the page", (), ("steps/*/median ms", "steps/*/longest ms"), PAGE, False),
     "connected_story": Part("connect, sync and undo with Immich and PhotoPrism", ("SHARED",), ("*/right", "*/undo")),
     "sync": Part("`visterm sync` with 10,000 photos", packages=("fastapi",)),
-    "watch": Part("`visterm watch` with one new photo", packages=("watchfiles",)),
+    "folder": Part("a folder of photos to its first search, and indexing what is known", packages=("onnxruntime",)),
+    "memory": Part(
+        "peaks of a fit and of indexing, and what the service holds, beside floors",
+        (),
+        ("*/peak_anonymous", "*/floor", "*/floor_a_name", "*/bytes_a_name", "*/later", "*/ratio"),
+        PAGE[:2],
+    ),
 }
 """In this order. house.py and same_answers.py check the code and have limits of their own."""
 
@@ -85,6 +95,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where figures and the table are written")
     parser.add_argument("--minutes", type=float, default=120, help="for all parts")
     parser.add_argument("--quick", action="store_true", help="tiny data, one run")
+    parser.add_argument("--before", type=Path, help="a checkout of an older version, measured after each part")
     chosen = parser.parse_args()
     if chosen.list:
         say("\n".join(f"{name:20}{part.about}" for name, part in PARTS.items()))
@@ -93,14 +104,18 @@ def main() -> None:
         parser.error(f"No such part: {', '.join(unknown)}. Parts: {', '.join(PARTS)}")
     chosen.out.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + 60 * chosen.minutes
-    lines = [f"{machine()}", "", "| part | figure | median | least - most |", "| --- | --- | --- | --- |"]
+    columns = ["part", "figure", "median", "least - most"] + ["before"] * bool(chosen.before)
+    lines = [f"{machine()}", "", row(columns), row(["---"] * len(columns))]
     failed = False
     for name in chosen.parts or PARTS:
-        outcome = run(name, PARTS[name], chosen, ends - time.monotonic())
+        outcome, found = run(name, chosen, ends - time.monotonic())
         failed |= outcome.startswith("failed")
-        path = chosen.out / f"{name}.json"
-        rows = list(figures(json.loads(path.read_text(encoding="utf-8")), PARTS[name].shown)) if not outcome else []
-        new = [f"| {name} | {row} |" for row in rows] or [f"| {name} | {outcome or 'no figures'} | | |"]
+        cells = [[name, *figure] for figure in found] or [[name, outcome or "no figures", "", ""]]
+        if chosen.before:
+            why, before = run(name, chosen, ends - time.monotonic(), chosen.before)
+            medians = {figure: median for figure, median, _ in before}
+            cells = [[*each, medians.get(each[1], why)] for each in cells]
+        new = [row(each) for each in cells]
         say("\n".join(new))
         lines += new
         (chosen.out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -108,37 +123,55 @@ def main() -> None:
     sys.exit(failed)
 
 
-def run(name: str, part: Part, chosen: argparse.Namespace, seconds: float) -> str:
-    """Run a part and return why it has no figures, or an empty text."""
+def row(cells: list[str]) -> str:
+    """Return a row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+Figures = list[tuple[str, str, str]]  # Name, median and range of each
+
+
+def run(name: str, chosen: argparse.Namespace, seconds: float, checkout: Path | None = None) -> tuple[str, Figures]:
+    """Run a part, with the packages of a checkout; return why it has no figures, or an empty text, and its figures."""
+    part = PARTS[name]
     if missing := [package for package in part.packages if find_spec(package) is None]:
-        return f"missing: {', '.join(missing)}"
+        return f"missing: {', '.join(missing)}", []
     if "SHARED" in part.arguments and not chosen.shared.is_dir():
-        return f"missing: the data ({chosen.shared})"
+        return f"missing: the data ({chosen.shared})", []
     if seconds <= 0 or (chosen.quick and not part.has_quick):
-        return "not run: the time was over" if seconds <= 0 else "not run: it has no quick form"
+        return "not run: the time was over" if seconds <= 0 else "not run: it has no quick form", []
     folders = {"SHARED": str(chosen.shared), "CACHE": str(chosen.out / "encoded")}
     arguments = [folders.get(argument, argument) for argument in part.arguments] + ["--quick"] * chosen.quick
-    path, log = chosen.out / f"{name}.json", chosen.out / f"{name}.log"
+    out, environment = chosen.out, dict(os.environ)
+    if checkout is not None:
+        out = out / "before"
+        out.mkdir(exist_ok=True)
+        environment["PYTHONPATH"] = os.pathsep.join(str(checkout.resolve() / src) for src in ("src", "research/src"))
+    path, log = out / f"{name}.json", out / f"{name}.log"
     path.unlink(missing_ok=True)
     command = [sys.executable, HERE / f"{name}.py", *arguments, "--json", path]
     say(f"{name}: {part.about}")
     try:
         with log.open("w", encoding="utf-8") as output:
-            subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=seconds, check=True)
+            subprocess.run(
+                command, stdout=output, stderr=subprocess.STDOUT, timeout=seconds, check=True, env=environment
+            )
     except subprocess.TimeoutExpired:
-        return "stopped: the time was over"
+        return "stopped: the time was over", []
     except subprocess.CalledProcessError as error:
-        return f"failed with exit code {error.returncode}: see {log}"
-    return "" if path.exists() else f"failed: it wrote no figures, see {log}"
+        return f"failed with exit code {error.returncode}: see {log}", []
+    if not path.exists():
+        return f"failed: it wrote no figures, see {log}", []
+    return "", list(figures(json.loads(path.read_text(encoding="utf-8")), part.shown))
 
 
-def figures(result: Any, shown: tuple[str, ...]) -> Iterator[str]:
+def figures(result: Any, shown: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the median and the range of each figure to show."""
     for name, value in leaves(result):
         if isinstance(value, dict) and (not shown or matches(name, shown)):
-            yield f"{name} | {value['median']:.4g} | {value['least']:.4g} - {value['most']:.4g}"
+            yield name, f"{value['median']:.4g}", f"{value['least']:.4g} - {value['most']:.4g}"
         elif not isinstance(value, dict) and matches(name, shown):
-            yield f"{name} | {value:.4g} | "
+            yield name, f"{value:.4g}", ""
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:

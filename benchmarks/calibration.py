@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from harness.data_sets import corel5k, delicious, drawn_scenes, nuswide, stacked
-from harness.runs import machine, options, say, write
+from harness.runs import TEST_ROWS, machine, options, say, write
 from numpy.typing import NDArray
 
 from planted import plant_corpus
@@ -73,9 +73,8 @@ def scores_of(X: Any, Y: sp.csr_array, name: str, n_learned: int, seed: int) -> 
             return {}
         parts = held_out.scores, held_out.Y.toarray() > 0, held_out.Y_learned.toarray() > 0
         known = np.zeros((2, 0, columns.size), np.bool_)
-        return packed(
-            *parts, given.sum(axis=0), known[0], search_scores(model, X[test]), Y[test].toarray() > 0, known[1]
-        )
+        of_test = search_scores(model, X[test]), Y[test].toarray() > 0
+        return packed(*parts, given.sum(axis=0), known[0], *of_test, known[1])
     eye, out = sp.eye_array(rows.size, dtype=np.float32, format="csr"), given & (rng.random(given.shape) < OUT)
     out[: rows.size // 3] = False
     rest = sp.csr_array((given & ~out).astype(np.float32))
@@ -158,7 +157,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="learn from 30, 100 and 300 photos")
     parser.set_defaults(runs=1)
     chosen = parser.parse_args()
-    result: dict[str, Any] = {"machine": machine(), "data": {}}
+    result: dict[str, Any] = {"machine": machine(), "measured on": TEST_ROWS, "data": {}}
     sizes = SMALL[1:2] if chosen.quick else SMALL if chosen.small else (LEARNED,)
     for data, X, Y in data_sets(chosen.shared, chosen.cache, quick=chosen.quick):
         for name in BY_NUMBER if X is None else BY_FEATURES:

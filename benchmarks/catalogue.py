@@ -40,14 +40,9 @@ from visterm.store.images import NewImage
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_visterms
 
-WIDTH = 100
-K = 10
-SIZES = (10_000, 100_000, 1_000_000)
-SHARES = (0.5, 0.01, 0.001)
-QUERIES = 200
-KEPT = 0.7
-"""Share of the features of a photo that a mixture takes over."""
-
+WIDTH, K, QUERIES = 100, 10, 200
+SIZES, SHARES = (10_000, 100_000, 1_000_000), (0.5, 0.01, 0.001)
+KEPT = 0.7  # Share of the features of a photo that a mixture takes over
 GOALS = {"stream": 1.3, "recall": 0.98, "faiss_seconds": 1e-3, "open_seconds": 1.0}
 
 
@@ -110,37 +105,39 @@ def measure(n_rows: int, folder: Path, runs: int, n_threads: int) -> dict[str, A
     opened, took = indexed_and_opened(made, folder, queries)
     exact = exactly(opened.current_rows())
     q = queries[1]
-    calls: dict[str, Any] = {"exact": lambda: exact.search(q, K), **streams(U, q, n_threads)}
-    for share in SHARES:
-        among = np.sort(rng.permutation(n_rows)[: round(share * n_rows)])
-        calls[f"among {share:.1%}"] = lambda among=among: opened.search(q, K, among=among)
-    by_index = any(part.index for part in opened.current_rows().parts)
-    asked = iter(range(10**9))
-    if by_index:
-        calls["faiss"] = lambda: opened.search(queries[1 + 2 * (next(asked) % (QUERIES // 2))], K)
-    seconds = in_turns(calls, runs, 5)
-    fastest = [min(turn) for turn in zip(*(seconds[name] for name in seconds if "stream" in name), strict=True)]
-    over = ratios(seconds["exact"], fastest)
-    found, best = opened.search(queries[1::2], K).ids, exact.search(queries[1::2], K).ids
-    recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
     size = sum(file.stat().st_size for file in folder.rglob("*.faiss"))
     say(f"\n{n_rows:,} rows, added in {adding:.1f} s; {opened.how_it_searches()}, {size / 2**20:.0f} MiB")
     say(", ".join(f"{name} {value:.3f}" for name, value in took.items()))
-    for name, turns in seconds.items():
-        say(f"  {name:28s}{1e3 * spread(turns)['median']:9.3f} ms (least {1e3 * min(turns):.3f})")
+    calls: dict[str, Any] = {"exact": lambda: exact.search(q, K), **streams(U, q, n_threads)}
+    found = compared(opened, exact, calls, queries, rng, runs, "", "faiss")
+    fastest = [
+        min(turn) for turn in zip(*(found["seconds"][name]["runs"] for name in calls if "stream" in name), strict=True)
+    ]
+    over = ratios(found["seconds"]["exact"]["runs"], fastest)
     say(f"  exact over the fastest stream {over['median']:.2f} ({over['least']:.2f} to {over['most']:.2f})")
-    say(f"  recall of the {K} best, on queries that the index was not measured on: {recall:.4f}")
     opened.close()
-    return {
-        "rows": n_rows,
-        "seconds": {name: spread(turns) for name, turns in seconds.items()},
-        "add_seconds": adding,
-        **took,
-        "index_bytes": size,
-        "exact over the fastest stream": over,
-        "recall": recall,
-        "by_index": by_index,
-    }
+    more = {"rows": n_rows, "add_seconds": adding, "index_bytes": size, "exact over the fastest stream": over}
+    return found | took | more
+
+
+def compared(
+    opened: StoredCatalogue, exact: Any, calls: Any, queries: Any, rng: Any, runs: int, what: str, by_index: str
+) -> dict[str, Any]:
+    """Time `calls`, searches among a share of the rows, and by the index, in turns; measure what the index finds."""
+    numbers, calls = iter(range(10**9)), dict(calls)
+    for share in SHARES:
+        among = np.sort(rng.permutation(len(opened))[: round(share * len(opened))])
+        calls[f"{what}among {share:.1%}"] = lambda among=among: opened.search(queries[1], K, among=among)
+    has_index = any(part.index for part in opened.current_rows().parts)
+    if has_index:
+        calls[by_index] = lambda: opened.search(queries[1 + 2 * (next(numbers) % (QUERIES // 2))], K)
+    seconds = {name: spread(turns) for name, turns in in_turns(calls, runs, 5).items()}
+    found, best = opened.search(queries[1::2], K).ids, exact.search(queries[1::2], K).ids
+    recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
+    for name, turns in seconds.items():
+        say(f"  {name:28s}{1e3 * turns['median']:9.3f} ms (least {1e3 * turns['least']:.3f})")
+    say(f"  recall of the {K} best, on queries that the index was not measured on: {recall:.4f}")
+    return {"seconds": seconds, "recall": recall, "by_index": has_index}
 
 
 def mixtures(model: Any, X: sp.csr_array, n_rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -172,11 +169,8 @@ def of_a_model(X: Any, Y: Any, later: Any, n_rows: int, folder: Path) -> dict[st
     building = time.perf_counter() - start
     others = tags[len(tags) // 2 :][:QUERIES]
     words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)[others]
-    queries = {
-        "one tag": model.query_rows(sp.csr_array(words)),
-        "two tags": sample_queries(model, others),
-        "photos": model.image_rows(later)[:QUERIES],
-    }
+    queries = {"one tag": model.query_rows(sp.csr_array(words)), "two tags": sample_queries(model, others)}
+    queries["photos"] = model.image_rows(later)[:QUERIES]
     exact = exactly(made.current_rows())
     result: dict[str, Any] = {"rows": n_rows, "how": made.how_it_searches(), "index_seconds": building}
     say(f"  {made.how_it_searches()}; made in {building:.0f} s")

@@ -77,11 +77,9 @@ def first_hour(
             assert code == 0, out + err
             *pairs, counts = map(json.loads, out.splitlines())
             right = sum(pair["tag"].removeprefix("visterm/").casefold() in truth[pair["name"]] for pair in pairs)
-            photos, tags = ({pair[of] for pair in pairs} for of in ("photo", "tag"))
-            found[f"at precision {precision:g}"] = {
-                "tags": len(pairs), "right": right, "photos": len(photos), "different tags": len(tags),
-                "remarks": counts["remarks"],
-            }  # fmt: skip
+            photos, tags = ({pair[key] for pair in pairs} for key in ("photo", "tag"))
+            counted = {"tags": len(pairs), "right": right, "photos": len(photos), "different tags": len(tags)}
+            found[f"at precision {precision:g}"] = counted | {"remarks": counts["remarks"]}
     return found
 
 
@@ -97,11 +95,8 @@ def main() -> None:
     options = QUICK
     if not chosen.quick and chosen.shared is not None and (chosen.shared / NETWORK).exists():
         options = f"--encoder onnx:{(chosen.shared / NETWORK).resolve()} --encoder-set output=features"
-    result: dict[str, Any] = {
-        "machine": machine(),
-        "photos": "drawn" if corel is None else "Corel5k",
-        "encoder": "visterms" if options == QUICK else NETWORK.stem,
-    }
+    encoder, photos = "visterms" if options == QUICK else NETWORK.stem, "drawn" if corel is None else "Corel5k"
+    result: dict[str, Any] = {"machine": machine(), "photos": photos, "encoder": encoder}
     with tempfile.TemporaryDirectory() as name:
         folder, n, n_tagged = Path(name), 200 if chosen.quick else 500, 130 if chosen.quick else 200
         os.environ[keys.ALLOWED_VARIABLE] = str(folder / "connected.json")

@@ -83,11 +83,8 @@ LIMITS = {
 AT_LEAST = {"docstring lines a public function", "blank lines a statement"}
 """Limits below which a figure must not be; the others are the most that a figure may be."""
 
-SMALL_FILE = 60
-"""Lines below which a file with one importer counts as small."""
-
-HEAVY = ("numba", "scipy", "sklearn", "torch")
-"""Packages that ``import visterm`` must not load."""
+SMALL_FILE = 60  # Lines below which a file with one importer counts as small
+HEAVY = ("numba", "scipy", "sklearn", "torch")  # Packages that ``import visterm`` must not load
 
 
 def main() -> None:
@@ -98,11 +95,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH", help="where the figures are written")
     chosen = parser.parse_args()
     package = read_package(PACKAGE)
-    items = (
-        tangles(package, layers_of(ROOT / "pyproject.toml"))
-        | extent(package)
-        | {"heavy packages loaded": heavy_packages()}
-    )
+    items = tangles(package, layers_of(ROOT / "pyproject.toml")) | extent(package)
+    items |= {"heavy packages loaded": heavy_packages()}
     if chosen.list is not None:
         say("\n".join(items[chosen.list]))
         return
@@ -120,9 +114,8 @@ def main() -> None:
         chosen.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     failures = [name for name, figure in figures.items() if chosen.check and fails(name, figure)]
     for name in failures:
-        say(
-            "\n  ".join([f"{name}: {figures[name]:,}, but {allowed(name)} (benchmarks/house.py)", *items.get(name, [])])
-        )
+        title = f"{name}: {figures[name]:,}, but {allowed(name)} (benchmarks/house.py)"
+        say("\n  ".join([title, *items.get(name, [])]))
     sys.exit(bool(failures))
 
 
@@ -181,6 +174,7 @@ def extent(package: Package) -> dict[str, list[str]]:
     """List what users and maintainers meet: commands, options, settings, benchmarks, and what research builds on."""
     options = offered.options()
     research = counts.read_sources(ROOT / "research" / "src")
+    imported = {module for source in research for module in imported_modules(source.tree, package.files)}
     below_cli = [source for source in package.sources if PACKAGE / "cli" not in source.path.parents]
     typed = {name for _, command in offered.commands() for param in command.params for name in param.opts}
     return {
@@ -190,9 +184,7 @@ def extent(package: Package) -> dict[str, list[str]]:
         "options named below the command line": counts.options_named(below_cli, typed),
         "settings": offered.settings(),
         "benchmark programs": [path.name for path in sorted((ROOT / "benchmarks").glob("*.py"))],
-        "modules that research imports": sorted(
-            {module for source in research for module in imported_modules(source.tree, package.files)}
-        ),
+        "modules that research imports": sorted(imported),
     }
 
 
@@ -230,12 +222,8 @@ def heavy_packages() -> list[str]:
 
 def passed(walk: Walk) -> dict[str, int]:
     """Count what a walk passed."""
-    return {
-        "files": len(walk.files),
-        "functions": len(walk.functions),
-        "deepest stack": len(walk.deepest),
-        "returns to a file left before": walk.returns,
-    }
+    counted = {"files": len(walk.files), "functions": len(walk.functions), "deepest stack": len(walk.deepest)}
+    return counted | {"returns to a file left before": walk.returns}
 
 
 def show_traces(walked: dict[str, Walk]) -> None:

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from catalogue import QUERIES, WIDTH, K, add_rows, drawn, empty_catalogue, indexed_and_opened
-from harness.runs import machine, options, parse, say, spread, write
-from harness.turns import in_turns
+from catalogue import WIDTH, K, add_rows, compared, drawn, empty_catalogue, indexed_and_opened
+from harness.runs import machine, options, parse, say, write
 from harness.watched import watched
 
 from visterm.store import stored_rows
@@ -29,7 +28,6 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.current_rows import CurrentRows
 from visterm.store.lance_rows import LancePart
 
-SHARES = (0.01, 0.001)
 GOALS = {"recall": 0.98, "times faster": 3.0}
 
 
@@ -47,35 +45,14 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     exact = CurrentRows(rows.version, [LancePart(p.ids, p.rows, p.hidden) for p in rows.parts], rows.width)
     q = queries[1]
     calls: dict[str, Any] = {"files, exact": lambda: files.search(q, K), "lance, exact": lambda: exact.search(q, K)}
-    for share in SHARES:
-        among = np.sort(rng.permutation(n_rows)[: round(share * n_rows)])
-        calls[f"lance, among {share:.1%}"] = lambda among=among: opened.search(q, K, among=among)
-    by_index = any(part.index for part in rows.parts)
-    asked = iter(range(10**9))
-    if by_index:
-        calls["lance, by index"] = lambda: opened.search(queries[1 + 2 * (next(asked) % (QUERIES // 2))], K)
-    seconds = in_turns(calls, runs, 5)
-    found, best = opened.search(queries[1::2], K).ids, exact.search(queries[1::2], K).ids
-    recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
+    say(f"\n{n_rows:,} rows of width {WIDTH} at {opened.where_rows_are()}")
+    say(f"  {opened.how_it_searches()}; {', '.join(f'{name} {value:.3f}' for name, value in took.items())}")
+    found = compared(opened, exact, calls, queries, rng, runs, "lance, ", "lance, by index")
     np.save(folder / "queries.npy", queries[1:20:2])
     memory = watched(__file__, [str(folder)])["peak_anonymous"]
-    say(f"\n{n_rows:,} rows of width {WIDTH} at {opened.where_rows_are()}")
     say(f"  added in {adding:.1f} s (files {adding_files:.1f} s); memory at the peak {memory / 2**20:.0f} MiB")
-    say(f"  {opened.how_it_searches()}; {', '.join(f'{name} {value:.3f}' for name, value in took.items())}")
-    for name, turns in seconds.items():
-        say(f"  {name:28s}{1e3 * spread(turns)['median']:9.3f} ms (least {1e3 * min(turns):.3f})")
-    say(f"  recall of the {K} best, on queries that the index was not measured on: {recall:.4f}")
-    return {
-        "rows": n_rows,
-        "seconds": {name: spread(turns) for name, turns in seconds.items()},
-        "add_seconds": adding,
-        "add_seconds_files": adding_files,
-        **took,
-        "memory_bytes": memory,
-        "recall": recall,
-        "by_index": by_index,
-        "searched": opened.how_it_searches(),
-    }
+    more = {"rows": n_rows, "add_seconds": adding, "add_seconds_files": adding_files, "memory_bytes": memory}
+    return found | took | more | {"searched": opened.how_it_searches()}
 
 
 def search_only(folder: Path) -> None:

@@ -11,7 +11,6 @@ memory, and at least 0.8 of the speed.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
@@ -38,8 +37,7 @@ from visterm.learning.streamed_fit import fit_streamed
 from visterm.tagging.annotating import ChunkTagger, TagsWanted
 from written_features import write_features
 
-WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
-SHARD = 512
+WIDTH, N_TAGS, TAGS_AN_IMAGE, SHARD = 1024, 1000, 5, 512
 EVALUATED = ("map", "tag_r@5", "word_map")
 
 
@@ -77,12 +75,11 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         say(json.dumps({"images": n, "images_per_second": n / (time.perf_counter() - start)}))
         return
     if way == "evaluate":
-        tagger = Tagger.load(run, n_jobs=threads)
-        start = time.perf_counter()
+        tagger, start = Tagger.load(run, n_jobs=threads), time.perf_counter()
         found = evaluate_streamed(tagger, features, tags, EVALUATED, work=folder)
         took = time.perf_counter() - start
-        figures = {name: float(np.nanmean(values)) for name, values in found.values.items()}
-        say(json.dumps({"images": found.n_images, "images_per_second": found.n_images / took, **figures}))
+        means = {name: float(np.nanmean(values)) for name, values in found.values.items()}
+        say(json.dumps({"images": found.n_images, "images_per_second": found.n_images / took, **means}))
         return
     tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=threads)
     start = time.perf_counter()
@@ -95,10 +92,14 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
     took = time.perf_counter() - start
     if valid:
         tagger.save(run, overwrite=True)
-    each = [entry["seconds"] for entry in tagger.model.history_]
-    n = tagger.facts["images"]
-    said = {"images": n, "epochs": each, "images_per_second": n / min(each[1:] or each), "all": took}
-    say(json.dumps({**said, "map": tagger.model.history_[-1]["map"]}))
+    history, n = tagger.model.history_, tagger.facts["images"]
+    each = [entry["seconds"] for entry in history]
+    per_second = n / min(each[1:] or each)
+    say(
+        json.dumps(
+            {"images": n, "epochs": each, "images_per_second": per_second, "all": took, "map": history[-1]["map"]}
+        )
+    )
 
 
 def main() -> None:
@@ -109,26 +110,27 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--where", type=Path, help="a folder for the features, on a real disk")
+    parser.add_argument("--child", nargs=6, help="(this program calls itself)")
     chosen = parse(parser)
+    if chosen.child:
+        way, folder, *numbers, valid = chosen.child
+        be_child(way, Path(folder), *map(int, numbers), float(valid))
+        return
     if chosen.quick:
         chosen.gigabytes = chosen.fitting = 0.01
     result: dict[str, Any] = {"machine": machine(), "gigabytes": chosen.gigabytes, "memory": chosen.memory}
     memory = read_size(chosen.memory)
     shared = [str(memory), str(chosen.epochs), str(chosen.threads)]
     with tempfile.TemporaryDirectory(dir=chosen.where) as temporary:
-        large = Path(temporary) / "large"
-        large.mkdir()
+        (large := Path(temporary, "large")).mkdir()
         draw(large, int(chosen.gigabytes * 2**30) // (4 * WIDTH))
         for way in ("streamed", "annotate", "evaluate"):
             found = result[way] = watched(__file__, [way, str(large), *shared, "0.1"])
-            say(
-                f"{way}: {found['images']:,} images of {chosen.gigabytes:g} GB, {found['images_per_second']:,.0f} a "
-                f"second, {found['seconds']:.0f} s in all, at most {found['peak_anonymous'] / 2**20:.0f} MB anonymous"
-            )
+            peak = f"at most {found['peak_anonymous'] / 2**20:.0f} MB anonymous"
+            say(f"{way}: {found['images']:,} images, {found['images_per_second']:,.0f} a second, {peak}")
         small = large
         if chosen.fitting != chosen.gigabytes:
-            small = Path(temporary) / "small"
-            small.mkdir()
+            (small := Path(temporary, "small")).mkdir()
             draw(small, int(chosen.fitting * 2**30) // (4 * WIDTH))
         speeds: dict[str, list[float]] = {"streamed": [], "memory": [], "annotate": [], "annotate in memory": []}
         watched(__file__, ["streamed", str(small), *shared, "0.1"])  # leaves the run that annotates
@@ -139,19 +141,9 @@ def main() -> None:
     result["streamed / memory"] = ratios(speeds["streamed"], speeds["memory"])
     result["annotate, streamed / memory"] = ratios(speeds["annotate"], speeds["annotate in memory"])
     for way, found in result["speed"].items():
-        of = "" if way.startswith("annotate") else " of an epoch"
-        say(f"{way}: {found['median']:,.0f} images a second{of}, {chosen.fitting:g} GB of features")
-    say(f"streamed over in memory: {result['streamed / memory']['median']:.2f}")
-    say(f"annotating, streamed over in memory: {result['annotate, streamed / memory']['median']:.2f}")
+        say(f"{way}: {found['median']:,.0f} images a second (of an epoch), {chosen.fitting:g} GB of features")
     write(result, chosen.json)
 
 
-def read_child() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--child", nargs=6, required=True)
-    way, folder, memory, epochs, threads, valid = parser.parse_args().child
-    be_child(way, Path(folder), int(memory), int(epochs), int(threads), float(valid))
-
-
 if __name__ == "__main__":
-    read_child() if "--child" in sys.argv else main()
+    main()

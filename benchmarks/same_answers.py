@@ -44,9 +44,7 @@ from harness.runs import machine, say
 from harness.walks import run
 from safetensors.numpy import load_file
 
-THREADS = (1, 2)
-SCENES = 240
-N_ANNOTATED = 12
+THREADS, SCENES, N_ANNOTATED = (1, 2), 240, 12
 TOLERANCE = 0.2
 """Share of the largest score of a ranking, or of an array's norm, by which another machine may differ."""
 
@@ -77,9 +75,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 """Models and their settings; no budget, as then a clock would decide."""
 
-BY_NUMBER = {"vse_ens"}
-"""Models fitted on images known only by number."""
-
+BY_NUMBER = {"vse_ens"}  # Models fitted on images known only by number
 SEARCHES = ("sky", "tree road", "sky -tree", "car wheel")
 MEASURED = {"seconds", "images_per_second", "n_jobs", "params", "sha256", "written", "created"}
 """Keys of JSON that say nothing of the answers."""
@@ -246,10 +242,8 @@ def _of_feedback(threads: int) -> dict[str, Any]:
     catalogue.give(204, ["sky", "road"])
     catalogue.learn()
     del catalogue
-    return {
-        "search": _ranking(json_lines("search", "catalogues/feedback", "sky tree", "-k", 8)),
-        "accepted": _ranking(json_lines("search", "catalogues/feedback", "sky", "--tag", "sky", "-k", 8)),
-    }
+    accepted = _ranking(json_lines("search", "catalogues/feedback", "sky", "--tag", "sky", "-k", 8))
+    return {"search": _ranking(json_lines("search", "catalogues/feedback", "sky tree", "-k", 8)), "accepted": accepted}
 
 
 def _in_python(images: Sequence[str]) -> dict[str, Any]:
@@ -258,10 +252,8 @@ def _in_python(images: Sequence[str]) -> dict[str, Any]:
 
     annotated = Tagger.load("runs/wsabie").annotate(list(images), k=4).images
     found = Catalogue.load("catalogues/wsabie").search("sky tree", 6).hits
-    return {
-        "annotate": _tagged([item.as_dict() for item in annotated]),
-        "search": _ranking([hit.as_dict() for hit in found]),
-    }
+    ranking = _ranking([hit.as_dict() for hit in found])
+    return {"annotate": _tagged([item.as_dict() for item in annotated]), "search": ranking}
 
 
 def visterm(*arguments: object) -> str:
@@ -296,11 +288,8 @@ def _tagged(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _ranking(hits: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return a ranking of images."""
-    return {
-        "ids": [Path(hit["image"]).name for hit in hits],
-        "scores": [hit["score"] for hit in hits],
-        "confidences": [hit.get("confidence") for hit in hits],
-    }
+    names, confidences = [Path(hit["image"]).name for hit in hits], [hit.get("confidence") for hit in hits]
+    return {"ids": names, "scores": [hit["score"] for hit in hits], "confidences": confidences}
 
 
 def _weights(folder: Path) -> dict[str, Any]:
@@ -323,9 +312,8 @@ def _weights(folder: Path) -> dict[str, Any]:
 def _array(array: Any) -> dict[str, Any]:
     whole = np.ascontiguousarray(array)
     norm = float(f"{np.sqrt(np.square(whole.astype(np.float64)).sum()):.7g}") if whole.size else 0.0
-    return {"type": str(whole.dtype), "shape": list(whole.shape), "norm": norm} | {
-        "sha256": hashlib.sha256(whole.tobytes()).hexdigest()
-    }
+    digest = hashlib.sha256(whole.tobytes()).hexdigest()
+    return {"type": str(whole.dtype), "shape": list(whole.shape), "norm": norm, "sha256": digest}
 
 
 def _clean(value: Any) -> Any:

@@ -1,10 +1,9 @@
-"""Milliseconds of a query: typed words against a catalogue of 5,000 images, and a query row against a million rows.
+"""Milliseconds of a query: typed words against a catalogue of 5,000 images.
 
 A catalogue is searched as users do: written to disk, opened, and asked for ``snow tree``, from the text to the names of
 ten images with their confidences. Beside it stand its parts, and the stream of its rows. One is of an embedding (rows
-of width 100), one of a linear model over visterms (rows of 500 features in 10,000). The million rows are searched as
-a catalogue's are, without words; its goal is 1.3 times the stream: the matrix read once, by the fastest of NumPy's
-matrix-vector product and a sum in Numba on as many threads. All sides take turns, ratios are taken turn by turn.
+of width 100), one of a linear model over visterms (rows of 500 features in 10,000). All sides take turns. A million
+rows are searched by catalogue.py and said_at_once.py.
 
     python benchmarks/search.py --json search.json
 """
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness.runs import machine, options, parse, ratios, say, spread, write
+from harness.runs import machine, options, parse, say, spread, write
 from harness.turns import in_turns
 from numba import njit
 from threadpoolctl import threadpool_limits
@@ -31,7 +30,6 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.pamir.pamir import Pamir
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.images import NewImage
 from visterm.tagging.tagger import Tagger
 
@@ -45,7 +43,6 @@ TAGS = 260
 VISTERMS, VISTERMS_AN_IMAGE = 10_000, 500
 
 GOAL_MS = 0.34
-GOAL_STREAM = 1.3
 PARTS_A_THREAD = 8
 
 
@@ -137,41 +134,11 @@ def by_words(name: str, model: Any, U: Any, runs: int, n_threads: int) -> dict[s
     return {"images": U.shape[0], "seconds": {side: spread(turns) for side, turns in seconds.items()}}
 
 
-def by_row(n_rows: int, runs: int, n_threads: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Time a query row against many rows, beside streams of them."""
-    U = np.empty((n_rows, DIM), np.float32)
-    for start in range(0, n_rows, 100_000):
-        rng.standard_normal(out=U[start : start + 100_000], dtype=np.float32)
-    q = rng.standard_normal((1, DIM), np.float32)
-    store = CurrentRows("", [ArrayPart(np.arange(n_rows), U)], DIM)
-    calls = {"the ten best": lambda: store.search(q, K), **streams(U, q[0], n_threads)}
-    expected = np.argsort(-(U @ q[0]), kind="stable")[:K]
-    same = bool(np.array_equal(calls["the ten best"]().ids[0], expected))
-    seconds = in_turns(calls, runs, 5)
-    ours, *others = seconds.values()
-    fastest = [min(turn) for turn in zip(*others, strict=True)]
-    found = ratios(ours, fastest)
-    say(f"\nthe {K} best of {n_rows:,} rows of width {DIM}; medians of {runs} turns with {n_threads} threads")
-    for side, turns in seconds.items():
-        gigabytes = U.nbytes / 1e9 / spread(turns)["median"]
-        say(f"  {side:28s}{1e3 * spread(turns)['median']:9.2f} ms, {gigabytes:.1f} GB a second")
-    say(f"  ours over the fastest stream {found['median']:.2f} ({found['least']:.2f} to {found['most']:.2f})")
-    say("  the same rows as NumPy's" if same else "  OTHER ROWS than NumPy's")
-    return {
-        "rows": n_rows,
-        "seconds": {side: spread(turns) for side, turns in seconds.items()},
-        "ours over the fastest stream": found,
-        "goal": GOAL_STREAM,
-        "same rows as numpy": same,
-    }
-
-
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--images", type=int, default=5_000, help="of the catalogues")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of the matrix")
     chosen = parse(parser)
-    n_images, n_rows = (300, 5_000) if chosen.quick else (chosen.images, chosen.rows)
+    n_images = 300 if chosen.quick else chosen.images
     n_threads = resolve_jobs(None)
     rng = np.random.default_rng(0)
     result: dict[str, Any] = {"machine": machine(), "threads": n_threads}
@@ -179,7 +146,6 @@ def main() -> None:
         sides = {"an embedding of width 100": embedding, "a linear model over visterms": linear}
         for name, draw in sides.items():
             result[name] = by_words(name, *draw(n_images, rng), chosen.runs, n_threads) | {"goal": GOAL_MS / 1e3}
-        result["rows"] = by_row(n_rows, chosen.runs, n_threads, rng)
     write(result, chosen.json)
 
 

@@ -1,12 +1,15 @@
-"""The service under load: 32 clients on loopback that search (80 %), look at thumbnails (15 %) and annotate (5 %).
+"""The service at its limit, below it and beyond it: clients on loopback that search (80 %), look at thumbnails (15 %)
+and annotate (5 %).
 
-A catalogue of 20,000 rows of width 100 is made, `visterm serve` opens it in a process of its own, and this process
-asks: as fast as the answers come, or `--rate` times a second in all. It stops by itself. Rows are those of some hundred
-pictures, drawn by visterm-research, with noise, so that thumbnails repeat as they do where people look; searches are of
-one to three drawn tags, one in fifteen with a `-word`, one in ten among images with a tag.
+A catalogue of 20,000 rows of width 100 is made, `visterm serve` opens it in processes of its own, and this process asks
+for `--seconds` each: with 32 clients as fast as answers come (`limit`); at 70 % of that rate with uploads (`below`) and
+without (`without_uploads`); and with twice as many clients as searches may wait, without pause (`beyond`), where 503
+with Retry-After is an answer, too. `floor` is what HTTP costs: one process with the same server and an empty
+application, whose answers are as long, under the 32 clients. Rows are those of some hundred pictures, drawn by
+visterm-research, with noise, so that thumbnails repeat as they do where people look; searches are of one to three drawn
+tags, one in fifteen with a `-word`, one in ten among images with a tag.
 
-    python benchmarks/serve.py --seconds 60 --json serve.json
-    python benchmarks/serve.py --seconds 60 --rate 320 --json serve_320.json
+    python benchmarks/serve.py --json serve.json
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,6 +39,7 @@ from visterm.library.records import read_records
 from visterm.store.images import NewImage
 from visterm.store.tags import Prediction
 from visterm.tagging.tagger import Tagger
+from visterm.web.service import Bounds
 from visterm_research.scenes import draw_library
 
 KINDS = (("search", 0.80), ("thumbnail", 0.15), ("annotate", 0.05))
@@ -44,30 +47,40 @@ PICTURES = 400
 DIM = 100
 LIMIT = 50
 WARM_SECONDS = 3.0
+BELOW = 0.7  # Share of the rate at the limit
 PATIENCE = 30.0
 """Seconds after which a request without an answer has failed."""
 
+FLOOR = """
+import json, sys
+from visterm.web.server import run_server
+sizes = json.loads(sys.argv[1])
+async def app(scope, receive, send):
+    assert scope["type"] == "http"
+    while (await receive()).get("more_body"):
+        pass
+    size = sizes[next((kind for kind in sizes if kind in scope["path"]), "search")]
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+    await send({"type": "http.response.body", "body": bytes(size)})
+run_server(app, "127.0.0.1", 0, lambda address: print(address, file=sys.stderr, flush=True))
+"""
 
-@dataclass
+
 class Load:
-    """What the clients have seen.
+    """What the clients have seen: the seconds of each answer by kind, "refused" for 503, and all else as failures."""
 
-    Attributes
-    ----------
-    seconds : dict of str to list of float
-        Of each answer, by kind.
-    failures : list of str
-        Everything but an answer of 200.
-    """
-
-    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    failures: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.sizes: dict[str, int] = {}  # Bytes of the last answer of a kind
+        self.failures: list[str] = []
 
     def note(self, kind: str, status: int, seconds: float, body: bytes) -> None:
         """Count one answer."""
+        kind = kind if status == 200 else "refused"
         self.seconds[kind].append(seconds)
-        if status != 200:
-            self.failures.append(f"{kind}: {status} {body[:200]!r}")
+        self.sizes[kind] = len(body)
+        if status not in (200, 503):
+            self.failures.append(f"{status} {body[:200]!r}")
 
 
 class Client:
@@ -86,15 +99,18 @@ class Client:
         if body:
             head += f"Content-Type: image/jpeg\r\nContent-Length: {len(body)}\r\n"
         writer.write(head.encode() + b"\r\n" + body)
-        told = await reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"(?i)content-length: (\d+)", told)
-        return int(told[9:12]), await reader.readexactly(int(length[1]) if length else 0)
+        told = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = re.search(rb"content-length: (\d+)", told)
+        answer = int(told[9:12]), await reader.readexactly(int(length[1]) if length else 0)
+        if b"connection: close" in told:
+            self.close()
+        return answer if answer[0] != 503 or b"retry-after: " in told else (0, b"503 without Retry-After")
 
     def close(self) -> None:
         """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
-            self._streams = None
+        self._streams = None
 
 
 def make_catalogue(folder: Path, n_rows: int, n_pictures: int) -> list[str]:
@@ -173,38 +189,16 @@ async def load(port: int, seconds: float, clients: int, rate: float, draw: Any) 
     return seen, time.perf_counter() - start
 
 
-def figures(seen: Load, seconds: float) -> dict[str, Any]:
-    """Return requests a second, failures, and for each kind the median and other quantiles in milliseconds."""
-    n = sum(map(len, seen.seconds.values()))
-    result: dict[str, Any] = {
-        "seconds": seconds,
-        "requests": n,
-        "requests_a_second": n / seconds,
-        "failures": len(seen.failures),
-        "first_failures": seen.failures[:5],
-        "milliseconds": {},
-    }
-    for kind, _ in KINDS:
-        took = 1000 * np.array(seen.seconds[kind] or [np.nan])
-        result["milliseconds"][kind] = {
-            "requests": len(seen.seconds[kind]),
-            **{f"p{q}": float(np.percentile(took, q)) for q in (50, 90, 99)},
-            "most": float(took.max()),
-        }
-    return result
-
-
 @contextmanager
-def served(catalogue: Path) -> Iterator[tuple[str, int]]:
-    """Serve a catalogue by a process of its own, and yield the address and the id of the process."""
-    command = [sys.executable, "-m", "visterm", "serve", str(catalogue), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+def served(*arguments: str) -> Iterator[tuple[int, int]]:
+    """Start Python with some arguments, which serve, and yield the port and the id of the process."""
+    with subprocess.Popen([sys.executable, *arguments], stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
             found = re.search(r"http://127\.0\.0\.1:\d+", told := server.stderr.readline())
             if found is None:
                 raise SystemExit(f"The service did not start: {told}{server.stderr.read()}")
-            yield found[0], server.pid
+            yield int(found[0].rpartition(":")[2]), server.pid
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(60)
@@ -226,47 +220,61 @@ def processor_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def measured(
+    name: str, server: tuple[int, int], seconds: float, clients: int, draw: Any, rate: float = 0.0
+) -> tuple[dict[str, Any], Load]:
+    """Ask for some seconds; return rates, processor time and quantiles in milliseconds, and what the clients saw."""
+    before, own = processor_seconds(server[1]), time.process_time()
+    seen, took = asyncio.run(load(server[0], seconds, clients, rate, draw))
+    n = sum(map(len, seen.seconds.values()))
+    failures = seen.failures + ["503"] * (0 if name == "beyond" else len(seen.seconds.get("refused", ())))
+    result: dict[str, Any] = {
+        "clients": clients, "rate": rate or None, "seconds": took, "requests": n, "requests_a_second": n / took,
+        "failures": len(failures), "first_failures": failures[:5],
+        "processor_milliseconds_a_request": 1000 * (processor_seconds(server[1]) - before) / max(1, n),
+        "clients_processor_milliseconds_a_request": 1000 * (time.process_time() - own) / max(1, n), "milliseconds": {},
+    }  # fmt: skip
+    say(f"{name}: {n / took:.0f} requests a second, {result['processor_milliseconds_a_request']:.2f} ms of processor")
+    for kind, values in sorted(seen.seconds.items()):
+        p50, p90, p99, most = np.percentile(1000 * np.array(values), (50, 90, 99, 100)).tolist()
+        result["milliseconds"][kind] = {"requests": len(values), "p50": p50, "p90": p90, "p99": p99, "most": most}
+        say(f"    {kind:10} {len(values):7,}  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms")
+    return result, seen
+
+
 def main() -> None:
     """Make the catalogue, start the service, ask, and write what came of it."""
     parser = options(__doc__ or "")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of load")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--rate", type=float, default=0.0, help="requests a second in all; 0: as fast as they can")
     chosen = parse(parser)
     n_rows, n_pictures = (500, 40) if chosen.quick else (chosen.rows, PICTURES)
     seconds = min(chosen.seconds, 2.0) if chosen.quick else chosen.seconds
+    result: dict[str, Any] = {"machine": machine(), "rows": n_rows, "width": DIM}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         tags = make_catalogue(folder, n_rows, n_pictures)
         pictures = [path.read_bytes() for path in sorted((folder / "photos").iterdir())[:50]]
-        with served(folder / "catalogue") as (address, pid):
-            port = int(address.rpartition(":")[2])
 
-            def draw(rng: random.Random) -> tuple[str, str, str, bytes]:
-                return request(rng, tags, n_rows, pictures)
+        def draw(rng: random.Random) -> tuple[str, str, str, bytes]:
+            return request(rng, tags, n_rows, pictures)
 
-            asyncio.run(load(port, WARM_SECONDS, 4, 0.0, draw))
-            before = processor_seconds(pid)
-            seen, took = asyncio.run(load(port, seconds, chosen.clients, chosen.rate, draw))
-            used = processor_seconds(pid) - before
-    result = {
-        "machine": machine(),
-        "clients": chosen.clients,
-        "rows": n_rows,
-        "width": DIM,
-        "rate": chosen.rate or None,
-        **figures(seen, took),
-    }
-    result["processor_milliseconds_a_request"] = 1000 * used / max(1, result["requests"])
-    for kind, values in result["milliseconds"].items():
-        say(f"{kind:10} {values['requests']:7,} requests  p50 {values['p50']:6.1f} ms  p99 {values['p99']:6.1f} ms")
-    cost = result["processor_milliseconds_a_request"]
-    rate = f"{result['requests_a_second']:.0f} requests a second"
-    say(f"{rate}, {cost:.1f} ms of processor each, {len(seen.failures)} failures")
+        def draw_no_upload(rng: random.Random) -> tuple[str, str, str, bytes]:
+            return next(drawn for drawn in iter(lambda: draw(rng), None) if drawn[0] != "annotate")
+
+        with served("-m", "visterm", "serve", str(folder / "catalogue"), "--port", "0") as service:
+            asyncio.run(load(service[0], WARM_SECONDS, 4, 0.0, draw))
+            result["limit"], seen = measured("limit", service, seconds, chosen.clients, draw)
+            rate = BELOW * result["limit"]["requests_a_second"]
+            for name, drawn in (("below", draw), ("without_uploads", draw_no_upload)):
+                result[name], _ = measured(name, service, seconds, chosen.clients, drawn, rate)
+            result["beyond"], _ = measured("beyond", service, seconds, 2 * Bounds().searching, draw)
+        with served("-c", FLOOR, json.dumps(seen.sizes)) as server:
+            result["floor"], _ = measured("floor", server, seconds / 3, chosen.clients, draw)
     write(result, chosen.json)
-    if seen.failures:
-        raise SystemExit(json.dumps(seen.failures[:5]))
+    if any(told["failures"] for told in result.values() if isinstance(told, dict) and "failures" in told):
+        raise SystemExit("Requests failed, or were refused below the limit: see first_failures.")
 
 
 if __name__ == "__main__":

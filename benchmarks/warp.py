@@ -18,8 +18,7 @@ from visterm.kernels.row_moves import limit_norms
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.warp import Objective, PairTraining, rank_weights
 
-DIM = 100
-TAGS_AN_IMAGE = 3
+DIM, TAGS_AN_IMAGE = 100, 3
 CASES = {
     "dense, 1,280 features, 371 tags": (4000, 1280, None, 371),
     "sparse, 245 of 10,000 features, 371 tags": (4000, 10_000, 245, 371),
@@ -48,12 +47,10 @@ def draw(n_images: int, n_features: int, stored: int | None, n_tags: int, rng: n
 def pairs_a_second(X, own, n_jobs: int) -> float:
     """Time the third epoch: the first two warm the caches up and leave the start, where every draw violates."""
     rng = np.random.default_rng(0)
-    A, V = (
-        (rng.standard_normal((n, DIM), np.float32) / np.sqrt(X.shape[1])).astype(np.float32)
-        for n in (X.shape[1], own.shape[1])
-    )
-    limit_norms(A, 2.0)
-    limit_norms(V, 2.0)
+    A, V = (rng.standard_normal((n, DIM), np.float32) for n in (X.shape[1], own.shape[1]))
+    for start_weights in (A, V):
+        start_weights /= np.float32(np.sqrt(X.shape[1]))
+        limit_norms(start_weights, 2.0)
     with one_blas_thread(), Team(n_jobs) as team:
         steps = StepSettings(256, max_norm=2.0)
         side = EmbeddedImages(X, A, steps, scale=1.0, n_jobs=n_jobs)
@@ -75,11 +72,9 @@ def main() -> None:
         for _ in range(arguments.runs):
             for n_jobs, found in speeds.items():
                 found.append(pairs_a_second(X, own, n_jobs))
-        results["cases"][name] = {
-            "pairs_a_second_1_thread": spread(speeds[1]),
-            "pairs_a_second_2_threads": spread(speeds[2]),
-            "ratio": ratios(speeds[2], speeds[1]),
-        }
+        one, two = spread(speeds[1]), spread(speeds[2])
+        case = {"pairs_a_second_1_thread": one, "pairs_a_second_2_threads": two, "ratio": ratios(speeds[2], speeds[1])}
+        results["cases"][name] = case
     say(json.dumps(results, indent=1))
     write(results, arguments.json)
 

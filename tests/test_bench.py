@@ -26,8 +26,8 @@ def test_every_part_is_a_program_and_every_program_but_the_checks_a_part():
 
 
 def test_medians_are_shown_unless_a_part_names_its_figures():
-    assert list(bench.figures(RESULT, ())) == ["cases/dense/seconds | 2 | 1 - 4"]
-    assert list(bench.figures(RESULT, ("cases/*/ratio",))) == ["cases/dense/ratio | 3 | "]
+    assert list(bench.figures(RESULT, ())) == [("cases/dense/seconds", "2", "1 - 4")]
+    assert list(bench.figures(RESULT, ("cases/*/ratio",))) == [("cases/dense/ratio", "3", "")]
 
 
 @pytest.fixture
@@ -60,15 +60,34 @@ def test_a_part_that_fails_is_in_the_table_and_the_others_run(bench_with):
     assert rows[2].startswith("| mute | failed: it wrote no figures")
 
 
+def test_an_older_version_has_a_column_beside_ours(bench_with, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "old_version.py").touch()
+    writes = """import importlib.util, json, sys
+is_old = importlib.util.find_spec("old_version") is not None
+if is_old and sys.argv[0].endswith("new_part.py"):
+    sys.exit(3)
+figures = {"seconds": {"median": 4 if is_old else 2, "least": 1, "most": 5}}
+open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps(figures))
+"""
+    code, rows = bench_with({"part": writes, "new_part": writes}, "--before", str(tmp_path))
+    assert code == 0
+    assert rows[0] == "| part | seconds | 2 | 1 - 5 | 4 |"
+    assert rows[1].startswith("| new_part | seconds | 2 | 1 - 5 | failed with exit code 3: see ")
+
+
 def test_parts_without_their_packages_or_their_data_are_missing_not_failed(bench_with, tmp_path):
     parts = {"far": Part("far", ("SHARED",)), "rare": Part("rare", packages=("no_such_package",))}
     code, rows = bench_with({}, "--shared", str(tmp_path / "none"), **parts)
     assert code == 0
-    assert rows == [f"| far | missing: the data ({tmp_path / 'none'}) | | |", "| rare | missing: no_such_package | | |"]
+    assert rows == [
+        f"| far | missing: the data ({tmp_path / 'none'}) |  |  |",
+        "| rare | missing: no_such_package |  |  |",
+    ]
 
 
 def test_what_does_not_fit_into_the_time_is_not_run(bench_with):
-    assert bench_with({"late": WRITES}, "--minutes", "0") == (0, ["| late | not run: the time was over | | |"])
+    assert bench_with({"late": WRITES}, "--minutes", "0") == (0, ["| late | not run: the time was over |  |  |"])
 
 
 def test_an_unknown_part_is_refused_with_the_parts_that_there_are(monkeypatch, capsys):

@@ -65,6 +65,27 @@ def test_what_has_not_changed_is_not_read_again(catalogue, photos, monkeypatch):
     assert counts(catalogue.index(photos)) == {"kept": 12}
 
 
+def test_a_folder_is_listed_once_also_to_count_what_is_not_read(catalogue, photos, monkeypatch):
+    (photos / "notes.txt").write_text("no photo")
+    (photos / "clip.mp4").touch()
+    listed = []
+    monkeypatch.setattr("os.walk", lambda folder, walk=os.walk, **how: listed.append(folder) or walk(folder, **how))
+    found = catalogue.index(photos)
+    assert list(map(str, listed)) == [str(photos)]
+    assert found.not_read.counts["other"] == 1
+    assert "1 other (.txt)" in catalogue.stored.history.details_of("index")[-1]["not read"]
+
+
+def test_more_photos_than_are_compared_at_once_are_all_compared(catalogue, photos, monkeypatch):
+    batches = catalogue.stored.database.batches
+    monkeypatch.setattr(type(catalogue.stored.database), "batches", lambda _, *query: batches(*query, size=5))
+    (photos / "moved").mkdir()
+    first, second, *_ = sorted(photos.glob("*.png"))
+    first.rename(photos / "moved" / first.name)
+    second.unlink()
+    assert counts(catalogue.index(photos)) == {"kept": 10, "moved": 1, "gone": 1}
+
+
 def test_a_file_with_other_content_of_the_same_size_is_read_once_to_compare_it(catalogue, photos, monkeypatch):
     draw_photo(photos / "a.bmp", "red", 1)
     catalogue.index(photos)

@@ -53,6 +53,11 @@ def test_mulan_rows_are_read_alike_sparse_and_dense(tmp_path: Path, rows: str) -
         ("{1 1,1 1}\n", "line 8.*twice"),
         ("1,0,0\n", "line 8.*3 values; expected 4"),
         ("1,0,zero,0\n", "line 8.*zero"),
+        ("1,0,?,0\n", "line 8.*no finite number"),
+        ("1e39,0,1,0\n", "line 8.*no finite number"),
+        ("{0 1,1 1\n", "line 8.*truncated"),
+        ("0,0,0,0\n0,1,2,0\n", "a tag has the value 2; expected 0 or 1"),
+        ("", "0 rows of 2 features; expected at least one of each"),
     ],
 )
 def test_a_bad_row_of_mulan_is_named_by_its_line(tmp_path: Path, rows: str, message: str) -> None:
@@ -73,6 +78,21 @@ def test_mulan_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TagFileError, match="no <label"):
         read_mulan(*write(tmp_path, "", labels="<labels/>"))
     assert arff.exists()
+
+
+def test_quotes_escapes_remarks_and_labels_in_front_are_read_as_weka_writes_them(tmp_path: Path) -> None:
+    head = "@ATTRIBUTE 'dog\\'s' {'0',\t'1'} % in front\n@attribute x REAL\n@DATA\n"
+    labels = '<labels><label name="dog\'s"/></labels>'
+    data = read_mulan(*write(tmp_path, "{0 '1',1 0.5} % the first\n{}\n", head, labels))
+    assert (data.features, data.tags) == (["x"], ["dog's"])
+    np.testing.assert_array_equal(data.X.toarray(), [[0.5], [0]])
+    np.testing.assert_array_equal(data.Y.toarray(), [[1], [0]])
+
+
+@pytest.mark.parametrize("name", ["photos.ARFF", "photos-rand-train.arff"])
+def test_the_labels_of_a_part_are_found_by_the_name_of_the_set(tmp_path: Path, name: str) -> None:
+    arff, _ = write(tmp_path, "0,1,0,0\n")
+    assert [row.tags for row in read_table(arff.rename(tmp_path / name))] == [["sea"]]
 
 
 @pytest.mark.shared
@@ -125,6 +145,17 @@ def test_a_target_of_minus_1_is_a_negative(tmp_path: Path) -> None:
     (tmp_path / "two.svm").write_text("+1 1:0.5\n-1 1:0.25\n")
     yes, no = read_table(tmp_path / "two.svm")
     assert (yes.tags, no.tags, no.negatives) == (["1"], [], ["1"])
+
+
+def test_targets_keep_all_their_digits_beside_qid_and_remarks(tmp_path: Path) -> None:
+    (tmp_path / "set.svm").write_text("# pages\n1234567,1234568 qid:3 1:0.5 # the first\n1.5 2:1\n")
+    assert [row.tags for row in read_table(tmp_path / "set.svm")] == [["1234567", "1234568"], ["1.5"]]
+
+
+def test_targets_that_are_no_numbers_are_refused_by_their_line(tmp_path: Path) -> None:
+    (tmp_path / "set.svm").write_text("1 1:0.5\ndog,cat 2:1\n")
+    with pytest.raises(DataError, match="line 2: 'dog,cat'; expected numbers as targets"):
+        read_data_set(tmp_path / "set.svm")
 
 
 def test_svmlight_without_targets_is_refused(tmp_path: Path) -> None:
@@ -182,14 +213,34 @@ def test_coco_annotations_are_tags_of_their_images_each_once(tmp_path: Path) -> 
     assert (second.image, second.tags) == ("b.jpg", [])
 
 
-def test_coco_annotations_of_nothing_are_refused(tmp_path: Path) -> None:
+def test_crowds_count_as_tags(tmp_path: Path) -> None:
+    crowd = {"id": 7, "image_id": 2, "category_id": 3, "iscrowd": 1, "segmentation": {"counts": [1], "size": [1, 1]}}
+    (tmp_path / "instances.json").write_text(json.dumps(coco(annotations=[crowd])))
+    assert [row.tags for row in read_table(tmp_path / "instances.json")] == [[], ["dog"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"annotations": [{"id": 7, "image_id": 5, "category_id": 3}]}, "does not have 5"),
+        ({"annotations": [{"id": 7, "image_id": 1, "caption": "a dog"}]}, "does not have 'category_id'"),
+        ({"annotations": {"7": 1}}, "does not have objects with ids"),
+    ],
+)
+def test_coco_entries_that_do_not_fit_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     path = tmp_path / "instances.json"
-    path.write_text(json.dumps(coco(annotations=[{"id": 7, "image_id": 5, "category_id": 3}])))
-    with pytest.raises(TagFileError, match="does not have 5"):
+    path.write_text(json.dumps(coco(**changes)))
+    with pytest.raises(TagFileError, match=message):
         read_table(path)
-    path.write_text(json.dumps(coco(annotations=[{"id": 7, "image_id": 1, "caption": "a dog"}])))
-    with pytest.raises(TagFileError, match="does not have 'category_id'"):
-        read_table(path)
+
+
+@pytest.mark.parametrize("part", ["images", "annotations", "categories"])
+def test_coco_without_one_of_its_parts_such_as_captions_says_which(tmp_path: Path, part: str) -> None:
+    content = coco()
+    del content[part]
+    (tmp_path / "captions.json").write_text(json.dumps(content))
+    with pytest.raises(TagFileError, match=f"does not have '{part}'; expected COCO's JSON of instances"):
+        read_table(tmp_path / "captions.json")
 
 
 def test_json_lines_in_a_json_file_stay_a_table(tmp_path: Path) -> None:

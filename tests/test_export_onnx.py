@@ -193,7 +193,7 @@ def test_a_run_without_confidences_gives_scores_alone(photos, network, tmp_path)
     ("model", "settings", "reason"),
     [
         ("likely_tags", {}, "model of this run is 'likely_tags'"),
-        ("auto", {"candidates": [["likely_tags", {}]]}, "'auto' asks the model 'likely_tags'"),
+        ("auto", {"candidates": [["likely_tags", {}]]}, "'auto' uses the model 'likely_tags'"),
     ],
     ids=["neighbours", "blend"],
 )

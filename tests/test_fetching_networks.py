@@ -427,6 +427,6 @@ def test_nothing_is_fetched_unasked(hub, cache, files, tmp_path):
     (tmp_path / "photos").mkdir()
     code, _, err = visterm("fit photos --encoder tiny -o run", tmp_path)
     assert code == 2
-    assert "'tiny' is not on this machine, and nothing is downloaded unasked" in err
+    assert "'tiny' is not on this machine, and visterm downloads nothing by itself" in err
     assert "visterm encoders get tiny (size unknown from tests/tiny, licence: CC0-1.0)" in err
     assert hub.requests == []

@@ -107,7 +107,7 @@ def test_a_tag_of_a_file_is_as_certain_as_a_yes_and_a_no_on_the_page_wins(catalo
     assert places() == (N - 1, True)
 
 
-def test_tags_of_files_are_read_again_only_after_one_has_changed_and_are_kept_up_to_a_limit(catalogue, monkeypatch):
+def test_what_was_said_of_a_tag_is_read_again_only_after_it_has_changed_and_is_kept_up_to_a_limit(catalogue, monkeypatch):
     reads, value = [], Database.value
     monkeypatch.setattr(
         Database, "value", lambda self, sql, *of: reads.append(sql == OF_FILES) or value(self, sql, *of)
@@ -118,9 +118,18 @@ def test_tags_of_files_are_read_again_only_after_one_has_changed_and_are_kept_up
     catalogue.give(5, ["red", "blue"])
     assert set(found(catalogue, "red", 2)) == {3, 5}
     assert sum(reads) == n_read
+    rows = Database.rows
+    monkeypatch.setattr(
+        Database, "rows", lambda self, sql, *of: reads.append("verdicts" in sql) or rows(self, sql, *of)
+    )
+    n_read = sum(reads)
     catalogue.stored.tags.set_from_file(4, ["blue"])
+    catalogue.judge(4, "blue", 1)
     assert set(found(catalogue, "red", 2)) == {3, 5}
-    assert sum(reads) == n_read + 1
+    assert sum(reads) == n_read
+    catalogue.stored.tags.set_from_file(4, ["red"])
+    assert set(found(catalogue, "red", 3)) == {3, 4, 5}
+    assert sum(reads) == n_read + 2
     monkeypatch.setattr(stored_tags, "MAX_CACHED_BYTES", 8)
     for tag in ("blue", "cool", "green", "red"):
         catalogue.give(6, [tag])

@@ -81,11 +81,8 @@ def test_counts_agree_with_their_nouns():
     [
         ([None, None], []),
         (["train", "valid"], []),
-        (["train", "test"], ["1 row in neither of the splits 'train' and 'valid' is not learned from."]),
-        (
-            ["train", "test", "test", None, "dev2"],
-            ["4 rows in neither of the splits 'train' and 'valid' are not learned from."],
-        ),
+        (["train", "test"], ["Not learned from: 1 row outside the splits 'train' and 'valid'."]),
+        (["train", "test", "test", None, "dev2"], ["Not learned from: 4 rows outside the splits 'train' and 'valid'."]),
     ],
 )
 def test_rows_of_other_splits_are_reported(splits, told):

@@ -223,7 +223,7 @@ def test_only_the_training_split_is_counted_and_another_can_be_requested(tmp_pat
     tags = joined(tmp_path / "a", drawn, "split.jsonl")
     assert (tags.vocabulary.tags, tags.vocabulary.counts.tolist()) == (["of train", "sea"], [2, 2])
     assert tags.learned_among(0, 6).tolist() == [True, True, False, False, False, False]
-    assert tags.remarks[:-1] == ["2 rows in neither of the splits 'train' and 'valid' are not learned from."]
+    assert tags.remarks[:-1] == ["Not learned from: 2 rows outside the splits 'train' and 'valid'."]
     tags = joined(tmp_path / "b", drawn, "split.jsonl", split="testing")
     assert tags.vocabulary.tags == ["of test", "sea"]
     assert tags.remarks[:-1] == []

@@ -182,8 +182,14 @@ def test_bytes_are_the_same_for_any_threads_and_any_company(tmp_path, photos):
     assert b"".join(encoders[0].transform([photo]).tobytes() for photo in photos) == rows[0].tobytes()
 
 
-@pytest.mark.parametrize(("output", "calls"), [("features", [4, 1]), ("likened", [1, 1, 1, 1, 1])])
-def test_pictures_go_through_together_only_where_that_changes_no_byte(tmp_path, photos, monkeypatch, output, calls):
+@pytest.mark.parametrize(
+    ("output", "large", "calls"),
+    [("features", False, [2, 2, 1]), ("features", True, [4, 1]), ("likened", True, [1, 1, 1, 1, 1])],
+)
+def test_pictures_go_through_together_only_where_that_changes_no_byte(
+    tmp_path, photos, monkeypatch, output, large, calls
+):
+    monkeypatch.setattr("visterm.encoders.onnx_network.LARGE_NETWORK", 0 if large else 2**26)
     network = OnnxNetwork(str(colour_network(tmp_path / "net.onnx", outputs=(output,))), {"output": output})
     shown = np.stack([photo[:8, :8] for photo in photos])
     rows, run, sizes = network.rows(shown), network._run, []

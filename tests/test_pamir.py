@@ -137,7 +137,7 @@ def test_queries_that_do_not_fit_are_refused_with_the_sizes(planted, asked):
     model = Pamir()
     with pytest.raises(ShapeError, match=r"R judges 399 images, but X has 400"):
         model.fit_queries(X, Q, R[:, :-1])
-    with pytest.raises(ShapeError, match=r"3 queries have words, but 2 relevant images"):
+    with pytest.raises(ShapeError, match=r"`words` has 3 queries, but `relevant` 2"):
         model.fit_queries(X, Q[:3], R[:2])
     with pytest.raises(DataError, match=r"Q contains NaN or infinity"):
         model.fit_queries(X, Q * np.nan, R)

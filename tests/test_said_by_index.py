@@ -174,6 +174,20 @@ def test_tags_of_files_of_most_photos_count_by_an_index_and_exactly(words, both,
     assert asked or "-" in words
 
 
+@pytest.mark.parametrize("words", ["tag1 tag2", "tag3 tag2 tag1"])
+def test_an_index_proposes_the_likeliest_photos_also_where_one_word_outweighs_the_others(words, both, asked):
+    by_index, exact = both
+    for catalogue in both:
+        catalogue.tagger.model.tag_rows_ = catalogue.tagger.model.tag_rows_ * np.array([[1, 8] * 4], np.float32).T
+        catalogue.tagger.parts = catalogue.tagger.parts.changed(
+            calibration=Calibration(np.full(N_TAGS, 1.0), np.full(N_TAGS, -2.0), 0.5, 1000)
+        )
+    best = ids(exact, words, combine="confidence")
+    assert len(np.intersect1d(ids(exact, words, 400, combine="sum"), best)) < 8  # the sum would not do
+    assert len(np.intersect1d(ids(by_index, words), best)) >= 8
+    assert asked
+
+
 def test_many_rejected_photos_among_the_best_leave_as_many_hits_as_are_asked_for(both, asked):
     by_index, exact = both
     best = ids(exact, "tag4", 300)

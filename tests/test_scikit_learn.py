@@ -201,7 +201,7 @@ def test_words_are_kept_with_a_model_and_asked_for_where_it_has_none(frame, feat
     assert model.score(features, lists) == model.score(features, matrix)
     again = Ridge().fit(features, matrix)
     assert not hasattr(again, "classes_")
-    with pytest.raises(UserError, match="fitted on a matrix: pass one, or fit on lists of tags"):
+    with pytest.raises(UserError, match="fitted on a matrix: pass a matrix, or fit on lists"):
         again.score(features, lists)
     assert not hasattr(model.fit(features, matrix), "classes_")
 

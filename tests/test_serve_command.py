@@ -46,7 +46,7 @@ def test_beyond_this_machine_it_wants_a_token(tmp_path):
     short = tmp_path / "token.txt"
     short.write_text("secret\n")
     short.chmod(0o600)
-    with pytest.raises(UserError, match="has 6 letters; expected 16 or more"):
+    with pytest.raises(UserError, match="has 6 characters; expected 16 or more"):
         command.serve(tmp_path, host="0.0.0.0", token_file=[str(short)])
 
 

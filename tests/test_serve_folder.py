@@ -28,7 +28,7 @@ from visterm.encoders.effnet_lite import weights_file
 from visterm.encoders.named import TABLE_ENV
 from visterm.learning.fit_request import FitRequest
 from visterm.library.runs import earlier_runs
-from visterm.library.start import catalogue_of, learn_first, open_or_start
+from visterm.library.start import catalogue_of, learn_first, learn_quickly, open_or_start
 from visterm.web.app import create_app
 
 LONGEST = 600.0  # Seconds until something that must happen counts as never
@@ -278,6 +278,31 @@ def test_one_command_learns_from_a_catalogue_of_lightroom_alone_and_finds_by_its
     assert [number for number in found if number % 4 == 2]  # photos without a keyword, too
     assert store.read_bytes() == before
     assert sorted(path.name for path in photos.iterdir()) == ["2023", "all.lrcat", "broken.png", "北京"]
+
+
+def test_many_photos_are_found_by_a_quick_model_until_the_default_model_has_learned(tmp_path, photos, monkeypatch):
+    out = tmp_path / "catalogue"
+    open_or_start(photos, out, REQUEST)
+    catalogue = Catalogue.load(out, n_jobs=1)
+    work = FolderWatcher(catalogue, [str(photos)], tags="auto", stop=Stop(), say=print)
+    assert len(list(work.compare_folders())) == 1
+    learn_quickly(catalogue, lambda: False)
+    assert len(catalogue.tagger.vocabulary) == 0  # the default model is quick enough for so few
+
+    monkeypatch.setattr("visterm.library.start.MANY_PHOTOS", 10)
+    learn_quickly(catalogue, lambda: False)
+    rows = catalogue.stored.database.value("SELECT count(*) FROM rows")
+    assert rows == len(catalogue)  # those of the run that knew no tag serve this one, too
+    assert type(catalogue.tagger.model).__name__ == "TextRidge"
+    found = Catalogue.load(out).search("dots", k=10).hits
+    assert sum(int(Path(hit.image).stem) % 2 == 1 for hit in found) >= 9
+
+    assert "Learned" in learn_first(catalogue, lambda: False)
+    assert type(catalogue.tagger.model).__name__ == "Auto"
+    assert catalogue.earlier_runs() == []
+    runs = len(catalogue.stored.runs.all())
+    learn_quickly(catalogue, lambda: False)
+    assert len(catalogue.stored.runs.all()) == runs
 
 
 def test_its_page_says_how_far_it_is(tmp_path, photos):

@@ -31,7 +31,7 @@ def extensions():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "docs" / "extensions")
         yield
-        for name in ("command_pages", "http_page", "python_page"):
+        for name in ("command_pages", "http_page", "python_page", "site_pages"):
             sys.modules.pop(name, None)
 
 
@@ -64,6 +64,13 @@ def test_the_page_of_http_has_each_request_and_each_of_its_links_leads_to_an_obj
     links = set(re.findall(r"\]\(#([^)]+)\)", page))
     assert len(links) > 10
     assert links - headings == set()
+
+
+def test_tables_break_lines_between_figures_alone():
+    unbroken = import_module("site_pages").unbroken
+    assert unbroken("27.30 % / 26.10 %").split(" ") == ["27.30\xa0%\xa0/", "26.10\xa0%"]
+    assert unbroken("p < 0.01 in 12 ms, 3 months").split(" ") == ["p", "<\xa00.01", "in", "12\xa0ms,", "3", "months"]
+    assert unbroken("5.8e-09") == "5.8e-\u206009"
 
 
 def test_the_page_of_python_lists_each_public_name():

@@ -265,7 +265,7 @@ def test_a_folder_of_texts_has_one_for_each_image(images):
     ("files", "texts", "message"),
     [
         (["1.jpg"], [], r"has no \.txt file; expected one for each image"),
-        (["1.jpg"], ["2.txt"], r"Of 1 text in .* such as '2\.txt', the images such as '1\.jpg'"),
+        (["1.jpg"], ["2.txt"], r"No text in .* named like '2\.txt', the images like '1\.jpg'"),
         (["a/1.jpg", "b/1.jpg"], ["1.txt"], r"the texts 1\.txt may belong to the images a/1\.jpg, b/1\.jpg"),
         (["1.jpg"], ["a/1.txt", "b/1.txt"], r"the texts a/1\.txt, b/1\.txt may belong to the images 1\.jpg"),
     ],

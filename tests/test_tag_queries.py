@@ -112,7 +112,7 @@ def test_a_set_of_no_words_and_a_limit_of_none_are_refused():
         queries_of_tags(np.eye(2), max_words=0)
     with pytest.raises(UserError, match="max_subsets is 0"):
         queries_of_tags(np.eye(2), max_subsets=0)
-    with pytest.raises(ShapeError, match="2 queries have words, but 3 relevant images"):
+    with pytest.raises(ShapeError, match="`words` has 2 queries, but `relevant` 3"):
         Queries(sp.csr_array((2, 4)), sp.csr_array((3, 5)))
 
 

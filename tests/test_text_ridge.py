@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -161,3 +164,14 @@ def test_answers_that_are_mostly_no_leave_a_library_without_tags_better_than_its
     words = TextRidge(word_vectors=T).fit(X[:200], np.zeros(Y[:200].shape)).decision_function(X[200:])
     taught = TextRidge(word_vectors=T).fit(X[:200], answers[:200]).decision_function(X[200:])
     assert np.nanmean(average_precisions(taught, judged)) > np.nanmean(average_precisions(words, judged))
+
+
+def test_a_model_without_tags_is_made_without_scikit_learn_which_takes_a_second_to_import():
+    code = (
+        "import sys\n"
+        "from visterm.models.linear.text_ridge import TextRidge\n"
+        "model = TextRidge.without_tags(3)\n"
+        "assert (model.n_features_in_, model.n_tags_) == (3, 0)\n"
+        "assert 'sklearn' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import subprocess
@@ -9,13 +10,23 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 
 from tiny_catalogue import make_tiny_catalogue
-from visterm.web.server import MAX_CONNECTIONS, RESERVED_FILES, Connections, max_backlog, max_connections
+from visterm.web.server import (
+    IDLE_SECONDS,
+    MAX_CONNECTIONS,
+    RESERVED_FILES,
+    Connections,
+    HttpConnection,
+    _JoinedWrites,
+    max_backlog,
+    max_connections,
+)
 
 FILES = 128
 CROWD = 200
@@ -24,7 +35,7 @@ PATIENCE = 600.0
 UNFINISHED = b"GET /health HTTP/1.1\r\nhost: here\r\nx-slow:"
 
 SERVER = """
-import resource, sys
+import asyncio, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)
 held = [open("/dev/null") for _ in range(int(sys.argv[2]))]
 from fastapi import FastAPI
@@ -35,6 +46,10 @@ app = FastAPI()
 @app.get("/health")
 async def health():
     return {"status": "ok"}
+
+@app.get("/never")
+async def never():
+    await asyncio.Event().wait()
 
 @app.get("/large")
 async def large():
@@ -175,11 +190,64 @@ def test_connections_that_cannot_be_accepted_are_logged_a_few_times_only(tmp_pat
     assert log.stat().st_size < 20_000
 
 
+def test_a_refused_connection_gets_its_answer_whole(tmp_path):
+    request = b"GET /%s HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n"
+    with serving(tmp_path) as (address, _), ExitStack() as crowd:
+        for _ in range((FILES - RESERVED_FILES) // 2):
+            crowd.enter_context(connect(address, request % b"never"))
+        with connect(address, request % b"health", "127.0.0.2") as other:  # all before it were accepted
+            assert other.recv(13) == b"HTTP/1.1 200 "
+        for _ in range(3):
+            with connect(address, request % b"health") as refused:
+                answer = b"".join(iter(lambda refused=refused: refused.recv(2**16), b""))
+                assert answer.startswith(b"HTTP/1.1 503 ")
+                assert b"\r\nretry-after: 1\r\n" in answer
+
+
+def test_a_connection_that_was_answered_just_now_is_in_use(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("visterm.web.server.time.monotonic", lambda: now[0])
+    cycle = SimpleNamespace(response_complete=False)
+    connection = HttpConnection(SimpleNamespace(cycle=cycle, data_received=lambda data: None), Connections(4))
+    assert connection.is_idle is False
+    connection.data_received(b"GET")
+    cycle.response_complete = True
+    assert connection.is_idle is False
+    now[0] = 2 * IDLE_SECONDS
+    assert connection.is_idle is True
+
+
+def test_the_head_and_the_body_of_an_answer_are_sent_together():
+    class Transport:
+        def __init__(self):
+            self.sent = []
+            self.write = self.sent.append
+
+        def close(self):
+            self.sent.append("closed")
+
+    async def answer():
+        loop_turn, transport = asyncio.sleep, Transport()
+        joined = _JoinedWrites(transport)
+        joined.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        joined.write(b"body")
+        joined.write(b"more")
+        joined.write(b"HTTP/1.1 304 \r\n\r\n")
+        await loop_turn(0)
+        joined.write(b"HTTP/1.1 204 \r\n\r\n")
+        joined.close()
+        await loop_turn(0)
+        return transport.sent
+
+    parts = [b"HTTP/1.1 200 OK\r\n\r\nbody", b"more", b"HTTP/1.1 304 \r\n\r\n", b"HTTP/1.1 204 \r\n\r\n", "closed"]
+    assert asyncio.run(answer()) == parts
+
+
 class Held:
     """A connection as `Connections` sees it."""
 
-    def __init__(self, client, since, *, is_busy=False):
-        self.client, self.since, self.is_busy = client, since, is_busy
+    def __init__(self, client, since, *, is_idle=True):
+        self.client, self.since, self.is_idle = client, since, is_idle
         self.was_cut = False
 
     def closing_order(self):
@@ -200,7 +268,7 @@ def test_a_client_with_half_of_the_connections_makes_room_among_its_own():
 
 def test_connections_that_are_answered_do_not_make_room():
     connections = Connections(4)
-    busy = [Held(f"{i % 3}", i, is_busy=True) for i in range(4)]
+    busy = [Held(f"{i % 3}", i, is_idle=False) for i in range(4)]
     assert all(map(connections.add, busy))
     assert not connections.add(Held("new", 5))
     assert not any(each.was_cut for each in busy)

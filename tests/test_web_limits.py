@@ -8,7 +8,9 @@ import logging
 import sqlite3
 import tempfile
 import threading
+import time
 from contextlib import closing
+from io import BytesIO
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,8 @@ from starlette.testclient import TestClient
 
 from tiny_catalogue import make_tiny_catalogue
 from visterm.data.images import max_image_pixels
+from visterm.library.catalogue import Catalogue
+from visterm.tagging.tagger import Tagger
 from visterm.web import decoding
 from visterm.web.app import create_app
 from visterm.web.bodies import MAX_VALUES, MEDIUM_BODY, SMALL_BODY
@@ -228,6 +232,63 @@ def test_searches_go_on_while_writes_wait_for_another_process(service, tiny):
         for thread, found in waiting:
             thread.join(PATIENCE)
             assert found[0].status_code == 200
+
+
+def test_a_queue_that_is_slow_is_a_quarter_as_long():
+    async def ask(waited_seconds):
+        work, free = Work("search", 1, 8, queue_seconds=1.0), threading.Event()
+        running = asyncio.create_task(work.do(free.wait))
+        await asyncio.sleep(0)
+        work.note_start(time.monotonic() - waited_seconds)
+        tasks = [asyncio.create_task(work.run(free.wait)) for _ in range(9)]
+        try:
+            while not (refused := [task for task in tasks if task.done()]):
+                await asyncio.sleep(0)
+            with pytest.raises(HttpError, match="busy"):
+                await refused[0]
+        finally:
+            free.set()
+            answers = await asyncio.gather(*tasks, return_exceptions=True)
+            await running
+            work.close()
+        return sum(answer is True for answer in answers)
+
+    assert asyncio.run(ask(0)) == 8
+    assert asyncio.run(ask(2)) == 2
+
+
+def test_searches_beyond_the_queue_are_refused_at_once_and_the_others_answered_whole(tiny, monkeypatch):
+    free = threading.Event()
+    with bounded(tiny, searching=4) as client:
+        searching, found = client.app.state.service.searching, client.get(f"{API}/search?q=dots").content
+        search = Catalogue.search
+        monkeypatch.setattr(Catalogue, "search", lambda *args, **kwargs: free.wait() and search(*args, **kwargs))
+        waiting = [in_thread(lambda: client.get(f"{API}/search?q=dots")) for _ in range(4)]
+        wait_for(lambda: searching.waiting.value == 4)
+        answer = client.get(f"{API}/search?q=dots")
+        assert refusal(answer, 503)["code"] == "busy"
+        assert answer.headers["retry-after"] == "1"
+        assert searching.waiting.value == 4
+        free.set()
+        for thread, answers in waiting:
+            thread.join(PATIENCE)
+            assert answers[0].status_code == 200
+            assert answers[0].content == found
+
+
+def test_searches_go_on_while_uploads_wait_for_the_model(service, monkeypatch):
+    free = threading.Event()
+    monkeypatch.setattr(Tagger, "annotate_each", lambda *args, **kwargs: free.wait() and [])
+    encoding = service.app.state.service.encoding
+    picture = BytesIO()
+    Image.new("RGB", (8, 8)).save(picture, "PNG")
+    waiting = [in_thread(lambda: service.post(f"{API}/annotate", content=picture.getvalue())) for _ in range(3)]
+    wait_for(lambda: encoding.waiting.value == 3)
+    assert service.get(f"{API}/search?q=dots").status_code == 200
+    assert encoding.waiting.value == 3
+    free.set()
+    for thread, _ in waiting:
+        thread.join(PATIENCE)
 
 
 def test_a_write_that_has_waited_too_long_for_its_turn_is_not_done_any_more():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -17,6 +18,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +33,7 @@ from visterm.web.decoding_process import PIXELS, READY, REQUEST
 from visterm.web.errors import HttpError
 from visterm.web.server import _RepeatFilter
 from visterm.web.work import Figures, Work
-from visterm.web.workers import default_workers
+from visterm.web.workers import _Supervisor, default_workers
 
 PATIENCE = 600.0
 ATTEMPTS = 20  # A server closes a connection on which nothing comes for ten seconds, as beside much other work
@@ -358,6 +360,26 @@ def test_limits_hold_for_the_sum_of_all_processes():
             assert works[1].n_refused.total == 2
         for work in works:
             work.close()
+
+
+def test_a_connection_that_no_worker_can_take_now_is_kept_for_later(monkeypatch):
+    supervisor, accepted, full = object.__new__(_Supervisor), [], [True]
+    ready = SimpleNamespace(is_set=lambda: True)
+    supervisor._workers = [SimpleNamespace(load=0, ready=ready, send=lambda descriptors: not full[0])]
+    monkeypatch.setattr(supervisor, "_accept", accepted.append, raising=False)
+
+    async def hand_over():
+        supervisor._stop = asyncio.Event()
+        client, other = socket.socketpair()
+        with other:
+            assert not supervisor._send(client)
+            assert client.fileno() >= 0
+            full[0] = False
+            while client.fileno() >= 0:
+                await asyncio.sleep(0)
+
+    asyncio.run(hand_over())
+    assert accepted == [False, True]
 
 
 def test_processes_together_log_no_more_than_one(monkeypatch):

@@ -18,26 +18,13 @@ _ROOMS_OF_PARTS = ("models", "encoders")
 
 
 class Package(NamedTuple):
-    """The modules of a package.
-
-    Attributes
-    ----------
-    sources : list of Source
-    files : dict of str to Path
-        By the module's full name; a package's is that of its ``__init__.py``.
-    lines : dict of str to int
-        Lines of each file.
-    imports : dict of str to frozenset of str
-        The modules of the package that each one imports, wherever in the file and for whatever purpose.
-    named : dict of str to frozenset of str
-        The modules that each one names in a string, to be imported when they are asked for.
-    """
+    """The modules of a package; the keys of dicts are full names of modules."""
 
     sources: list[Source]
-    files: dict[str, Path]
-    lines: dict[str, int]
-    imports: dict[str, frozenset[str]]
-    named: dict[str, frozenset[str]]
+    files: dict[str, Path]  # That of a package is its ``__init__.py``
+    lines: dict[str, int]  # Number of lines
+    imports: dict[str, frozenset[str]]  # The modules of the package that it imports, wherever and for whatever purpose
+    named: dict[str, frozenset[str]]  # The modules that it names in a string, to import them when they are asked for
 
 
 def read_package(root: Path) -> Package:

@@ -13,23 +13,17 @@ from sklearn.cluster import MiniBatchKMeans
 from visterm.encoders.blocks import pixel_codes
 from visterm.kernels.nearest import nearest_words
 from visterm.kernels.pixels import block_edges, colour_codes, gray_levels, lbp_codes
+from visterm_research.scenes import draw_library
 
 PHOTOS = Path(__file__).resolve().parents[3] / "shared" / "data" / "corel5k"
 
 
 def photos(n, folder):
-    """List photos of the training split, or draw noisy pictures of the same size where the data are absent."""
+    """List photos of the training split, or draw scenes where the data are absent."""
     if PHOTOS.is_dir():
         rows = [line.split("\t") for line in (PHOTOS / "labels.tsv").read_text().splitlines()[1:]]
         return [PHOTOS / "images" / name for name, split, _ in rows if split == "train"][:n], "corel5k"
-    rng = np.random.default_rng(0)
-    paths = []
-    for i in range(n):
-        coarse = Image.fromarray(rng.integers(0, 256, (16, 24, 3)).astype(np.uint8)).resize((192, 128))
-        noisy = np.clip(np.array(coarse) + rng.normal(0, 10, (128, 192, 3)), 0, 255).astype(np.uint8)
-        paths.append(folder / f"{i}.jpeg")
-        Image.fromarray(noisy).save(paths[-1], quality=90)
-    return paths, "drawn"
+    return sorted(draw_library(folder, n_scenes=n).images.glob("*.jpg")), "drawn"
 
 
 class Libraries:

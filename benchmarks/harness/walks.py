@@ -38,18 +38,10 @@ class Step(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What a command passed.
+    """What a command passed."""
 
-    Attributes
-    ----------
-    functions : list of Step
-        In the order in which they were first called.
-    deepest : list of Step
-        The deepest stack, from the command down. Numba reports a compiled kernel that Python calls as a frame.
-    """
-
-    functions: list[Step]
-    deepest: list[Step]
+    functions: list[Step]  # In the order in which they were first called
+    deepest: list[Step]  # The deepest stack, from the command down; a compiled kernel that Python calls is a frame
 
     @property
     def files(self) -> set[str]:

@@ -106,7 +106,12 @@ def main() -> None:
     if chosen.folder is None and not chosen.quick:
         parser.error("FOLDER is not given (or --quick).")
     _, data = next(quick_data() if chosen.quick else data_sets(chosen.folder, chosen.cache, 0))
-    result: dict[str, Any] = {"machine": machine(), "photos": chosen.photos, "on": chosen.on, "draws": []}
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "photos": chosen.photos,
+        "measured on": f"{chosen.on} rows",
+        "draws": [],
+    }
     for seed in range(chosen.runs):
         towers = stand_in(data, seed, chosen.on)
         n_photos = chosen.photos or (300 if chosen.quick else len(towers.X))

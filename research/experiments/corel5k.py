@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from harness.runs import log_look
 
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
@@ -100,6 +101,7 @@ def main() -> None:
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(figures, indent=1, default=float) + "\n", encoding="utf-8")
+        log_look(arguments.json)
 
 
 main()

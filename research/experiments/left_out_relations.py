@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness.runs import machine, options, say, write
+from harness.runs import TEST_ROWS, machine, options, say, write
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, DivergedError
@@ -395,7 +395,7 @@ def main() -> None:
         "drawn-onnx": lambda: drawn_problem(source, onnx),
         "corel5k-onnx": lambda: corel_problem(source, chosen.shared, onnx, WordNet(None)),
     }
-    result: dict[str, Any] = {"machine": machine(), "problems": {}}
+    result: dict[str, Any] = {"machine": machine(), "measured on": TEST_ROWS, "problems": {}}
     if chosen.json is not None and chosen.json.exists():
         result["problems"] = json.loads(chosen.json.read_text(encoding="utf-8"))["problems"]
     for name in chosen.only.split(","):

@@ -264,7 +264,12 @@ def main() -> None:
     chosen = parse(parser)
     if chosen.folder is None and not chosen.quick:
         parser.error("FOLDER is not given (or --quick).")
-    result: dict[str, Any] = {"machine": machine(), "on": chosen.on, "draws": chosen.runs, "data": {}}
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "measured on": f"{chosen.on} rows",
+        "draws": chosen.runs,
+        "data": {},
+    }
     sets = quick_data() if chosen.quick else data_sets(chosen.folder, chosen.cache, chosen.scenes)
     for name, data in sets:
         say(name)

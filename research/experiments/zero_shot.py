@@ -136,7 +136,11 @@ def main() -> None:
     chosen = parse(parser)
     if chosen.data is None and not chosen.quick:
         parser.error("--data is not given; expected a folder of Corel5k (or --quick).")
-    result: dict[str, Any] = {"machine": machine(), "encoder": chosen.encoder.rpartition("/")[2], "on": chosen.on}
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "encoder": chosen.encoder.rpartition("/")[2],
+        "measured on": f"{chosen.on} rows",
+    }
     with tempfile.TemporaryDirectory() as folder:
         cache = chosen.cache or Path(folder)
         params = {"output": "features"} if chosen.encoder.startswith("onnx:") else {}

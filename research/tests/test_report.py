@@ -10,8 +10,8 @@ import pytest
 
 from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.folder import begin_folder
-from visterm_research.comparison.looks import LOG, Looks, shown_versions
-from visterm_research.comparison.report import finished_elsewhere, report_of, titled
+from visterm_research.comparison.looks import LOG, Looks, shown_versions, versions_by_data
+from visterm_research.comparison.report import CHECKS, finished_elsewhere, read_checks, report_of, titled
 from visterm_research.comparison.verdicts import NO, UNSURE, YES
 
 MACHINE = {"processor": "one", "threads": 2, "python": "3.11", "numpy": "2.4", "visterm": "0.1"}
@@ -79,6 +79,14 @@ def test_reports_of_one_comparison_have_the_names_of_their_data() -> None:
     assert titled(results(claims=[])) == "One comparison"
 
 
+def test_checks_after_the_run_follow_the_verdicts(tmp_path: Path) -> None:
+    assert read_checks(tmp_path) == []
+    (tmp_path / CHECKS).write_text(json.dumps(["With 200 epochs all orders are the same."]))
+    report = report_of(results(), {}, checks=read_checks(tmp_path))
+    assert "## Checked later\n\nWith 200 epochs all orders are the same.\n" in report
+    assert report.index("## Does the paper's order") < report.index("## Checked later") < report.index("## Machine")
+
+
 def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
     table = {"caption": "T", "header": ["method", "data", "p@1", "paper"], "rows": [["A", "photos", "5 %", "4 %"]]}
     table["rows"] += [["A", "ImageNet (paper)", "4 %", "4 %"]]
@@ -90,16 +98,25 @@ def test_a_quick_run_says_on_what_and_has_no_figures_of_the_paper() -> None:
     assert "No order of the paper was tested." in report_of(results(quick=True, claims=[]), {})
 
 
+def test_a_quick_run_keeps_features_and_labels_that_are_called_after_the_paper() -> None:
+    header = ["block (in the paper's pictures)", "paper visterms", "p@1 (paper)", "Small, paper (s)"]
+    table = {"caption": "T", "header": header, "rows": [["32 px", "5 %", "4 %", "9"], ["toe", "paper", "", ""]]}
+    table["rows"] += [["not run", "–", "4 %", "9"]]
+    report = report_of(results(quick=True, parts=["## On photos", table]), {})
+    assert "| block (in the paper's pictures) | paper visterms |\n| --- | ---: |\n| 32 px | 5 % |\n\n" in report
+
+
 def test_a_quick_run_leaves_out_sentences_on_what_the_paper_has() -> None:
     texts = [
         "The paper's, on Web-data, by WSABIE, dolphin: delfini, orca.",
         "The worst size has 99% of the best; in the paper 92%: it calls WSABIE relatively insensitive.",
+        "On 30 pictures (the paper trains on 4,000), of 32 px. The published figures are for other features.",
+        "![Figure 3: the paper's lines show near-parity with P = 5.](figures/3.png)",
         "![Figure 2. The paper: after 36.5 hours.](figures/2.png)\n\n*Figure 2. The paper: after 36 hours.*",
     ]
     report = report_of(results(quick=True, parts=["## On photos", *texts, "The last text."]), {})
-    assert (
-        "The worst size has 99% of the best.\n\n![Figure 2.](figures/2.png)\n\n*Figure 2.*\n\nThe last text." in report
-    )
+    before = "The worst size has 99% of the best.\n\nOn 30 pictures, of 32 px.\n\n![Figure 3.](figures/3.png)\n\n"
+    assert f"{before}![Figure 2.](figures/2.png)\n\n*Figure 2.*\n\nThe last text." in report
     assert "dolphin" not in report
 
 
@@ -124,8 +141,14 @@ def test_looks_are_logged_and_counted_by_versions_of_the_search(tmp_path: Path) 
         looks.add("photos", method)
     looks.add("scenes", "A")
     assert looks.versions() == {"photos": 3, "scenes": 1}
+    assert looks.commit() == "abc"
     begin_folder(tmp_path, "A paper")  # the log is part of a report
     assert "at least these versions: 3 on photos, 1 on scenes." in shown_versions(looks.versions())
+
+
+def test_looks_of_one_data_set_are_added_over_reports_and_once_in_a_report() -> None:
+    logs = [{"corel5k-visterms": 2, "corel5k-chain": 3, "scenes": 1}, {"corel5k with onnx": 2, "corel5k": 1}]
+    assert versions_by_data(logs) == {"corel5k": 5, "scenes": 1}
 
 
 @pytest.mark.parametrize(

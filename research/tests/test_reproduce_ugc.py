@@ -18,8 +18,11 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import tag_key
+from visterm.data import Corpus
 from visterm.data.word_vectors import WordVectors
 from visterm_research.comparison.document import Document
+from visterm_research.comparison.feature_sets import SMALL_VISTERMS
+from visterm_research.comparison.image_problems import photo_problem
 from visterm_research.comparison.methods import RIDGE, Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.run import Comparison, Outcome
@@ -339,7 +342,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: O
         assert all(row[0].endswith("%") for row in list(images.values())[:-1])
         assert f"Tags of a few test images of {name}; right ones bold" in tables
     assert report.count("F1@5 of the sampled method against the full cross-entropy") == 2
-    assert "DenseCap is not run" in report
+    assert "DenseCap" not in report, "it is not run, and a quick report has no figures of the paper"
     assert [table for table in tables if table.startswith("Table 1")]
     settings = [row for row in tables["Settings chosen on validation rows"] if row[1] == PROPOSED]
     assert [row[:3] for row in settings] == [
@@ -429,3 +432,34 @@ def test_the_command_runs_it_and_lists_what_is_missing(tmp_path: Path) -> None:
     last = json.loads(done.stdout.splitlines()[-1])
     assert Path(last["report"]).is_file()
     assert "The data scenes" in last["unfinished"]
+
+
+@pytest.mark.parametrize(
+    ("quick", "encoder", "params", "small"),
+    [
+        (True, "visterms", {}, True),
+        (False, "visterms", {}, False),
+        (True, "ids", {}, False),
+        (True, "visterms", {"codebook": 30}, False),
+    ],
+)
+def test_only_visterms_of_a_quick_run_without_settings_of_their_own_are_small(
+    small_library: DrawnLibrary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    quick: bool,
+    encoder: str,
+    params: dict[str, Any],
+    small: bool,
+) -> None:
+    used = []
+
+    def encode(_: Source, parts: Any, vocabulary: Any, _encoder: str, encoder_params: Any) -> list[Rows]:
+        used.append(dict(encoder_params))
+        return [Rows(np.zeros((len(part), 1), np.float32), vocabulary.encode(part.tags)) for part in parts]
+
+    monkeypatch.setattr(Source, "encode", encode)
+    corpus = Corpus.read(small_library.images, small_library.tags_file)
+    problem = photo_problem(Source(tmp_path, quick=quick), "photos", corpus, encoder, params, [])
+    assert used == [dict(SMALL_VISTERMS) if small else params]
+    assert ("codebook=" in problem.what) == small

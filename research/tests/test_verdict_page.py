@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from visterm.core.errors import DataError
+from visterm_research.comparison.cite_page import CITE, cite_page
 from visterm_research.comparison.claims import Claim
-from visterm_research.comparison.report import written_reports
+from visterm_research.comparison.looks import Looks
+from visterm_research.comparison.report import RESULTS, read_results, written_reports
 from visterm_research.comparison.verdict_page import (
     CHANCE,
     PAGE,
@@ -41,9 +44,11 @@ CLAIMS = [claim("A", "B", NO), claim("A", "C", YES), claim("B", "C", UNSURE), cl
 
 def test_the_page_counts_and_shows_what_was_before_and_what_is_now() -> None:
     before = {order_of(CLAIMS[0]): YES, order_of(CLAIMS[2]): UNSURE, "photos | Table 9 | gone": YES}
-    page = page_of([Report("one", "One paper again", "A paper", CLAIMS, 2, 3)], "abc", {"one": before}, [])
+    versions = {"photos": 1, "corel5k-visterms": 2}
+    page = page_of([Report("one", "One paper again", "A paper", CLAIMS, versions, 3)], "abc", {"one": before}, [])
     assert "| [One paper again](#one) | 4 | 1 (1) | 2 (2) | 1 (1) | 2 |" in page
     assert "| together | 4 | 1 (1) | 2 (2) | 1 (1) |   |" in page
+    assert "Over all reports, the test rows of a data set were used at least 2 times (corel5k)." in page
     assert "| unknown | 2 | 2 |" in page
     assert "| Table 2 | 1 | 1 | 1 |" in page
     assert "| Table 3 | 0 | 1 | 0 |" in page
@@ -108,7 +113,7 @@ def test_what_the_correction_leaves_open_needs_no_other_cause() -> None:
     ],
 )
 def test_a_reason_for_what_holds_or_is_not_there_is_refused(reason: Reason) -> None:
-    with pytest.raises(DataError, match="explains what holds or is not there"):
+    with pytest.raises(DataError, match="has a reason for an order that holds or is gone"):
         page_of([Report("one", "", "", CLAIMS)], "abc", {}, [reason])
 
 
@@ -194,5 +199,13 @@ def test_our_reports_are_what_their_results_say() -> None:
         assert path.read_text(encoding="utf-8") == text, f"write {PAGE} anew: it writes {path}, too"
 
 
+def test_our_page_to_cite_names_the_hash_and_the_commit_of_each_report() -> None:
+    page, reports = (REPORTS / CITE).read_text(encoding="utf-8"), read_results(REPORTS)
+    assert page == cite_page(REPORTS, reports), f"write {PAGE} anew: it writes {CITE}, too"
+    for name in reports:
+        assert hashlib.sha256((REPORTS / name / RESULTS).read_bytes()).hexdigest() in page
+        assert f"| commit of the run | {Looks(REPORTS / name).commit()} |" in page
+
+
 def test_every_report_of_ours_has_a_log_of_its_looks() -> None:
-    assert all(report.versions >= 2 for report in read_reports(REPORTS))
+    assert all(max(report.versions.values()) >= 2 for report in read_reports(REPORTS))

@@ -539,7 +539,7 @@ def test_learning_on_gives_the_same_bytes_for_any_number_of_threads(name, plante
 @models_that_learn_on
 def test_learning_on_refuses_another_number_of_tags_or_features(name, planted):
     model = create(name).partial_fit(planted.X_train, planted.Y_train)
-    with pytest.raises(ShapeError, match=r"Y has 5 tags, but this model knows 12. Bring new tags with add_tags"):
+    with pytest.raises(ShapeError, match=r"Y has 5 tags, but this model knows 12. Add new tags with add_tags"):
         model.partial_fit(planted.X_train, planted.Y_train[:, :5])
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(planted.X_train[:, :5], planted.Y_train)

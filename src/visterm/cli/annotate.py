@@ -58,7 +58,7 @@ def annotate(
         float | None, options.confidence_option(help="Keep tags with at least this confidence (0-1).")
     ] = None,
     new_only: Annotated[
-        bool, options.which_option("--new-only", help="With a run of --encoder ids: leave out known tags of images.")
+        bool, options.which_option("--new-only", help="With --encoder ids: leave out tags that an image already has.")
     ] = False,
     added: Annotated[
         bool, options.which_option("--added", help="Also use words added by `visterm tags RUN --add`, marked *.")
@@ -198,7 +198,7 @@ def explain(
 
 
 ENCODE_EXAMPLES = (
-    ("visterm encode photos -o features", "by the default network"),
+    ("visterm encode photos -o features", "with the default network"),
     ("visterm encode photos --encoder onnx:net.onnx -o features", "a network of your own"),
     ("visterm encode new_photos --encoder run -o new_features", "the encoder of a run"),
     ("visterm encode s3://bucket/photos -o s3://bucket/features", "object stores"),
@@ -219,7 +219,7 @@ def encode(
         str | None,
         options.model_option(
             help="How photos become features: a name from `visterm encoders`, NAME:ARGUMENT, or a run whose encoder is "
-            "used [default: the first network listed there that is on this machine, or visterms; or the folder's own].",
+            "used [default: the folder's; if new the first network listed there that is on this machine, or visterms].",
             autocompletion=options.encoder_names,
         ),
     ] = None,

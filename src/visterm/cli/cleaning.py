@@ -118,8 +118,8 @@ def mistakes(
     """List tags that are probably missing or wrong.
 
     The run's model learns five times, each time from four fifths of the photos, and judges the others. Nothing is
-    changed. Missing tags come first. A tag of two or three photos has no chance: its photo is only unusual for it. The
-    catalogue keeps the list for its page, and leaves out what you have answered.
+    changed. Missing tags come first. Tags on two or three photos have no chance, only a note that the photo
+    is unusual. The catalogue keeps the list for its page, and leaves out what you have answered.
     """
     if out is not None and out.suffix.lower() not in (".csv", ".html"):
         raise UserError(f"-o is {out}; expected a name that ends in .csv (a table) or .html (a page of photos).")

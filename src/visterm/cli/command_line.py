@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -402,8 +403,12 @@ def main() -> None:
     usage_error: Any = BadParameter.__base__  # click.UsageError, from the version of click that typer installs
     atexit.register(gc.freeze)  # otherwise Python examines all objects at its end, for a quarter of a command's time
     try:
-        with only_named_stores(sys.argv[1:]):
-            code = app(standalone_mode=False)
+        try:
+            with only_named_stores(sys.argv[1:]):
+                code = app(standalone_mode=False)
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # ends unfinished iterators, and so their progress bars
+            raise
         sys.exit(code if isinstance(code, int) else 0)
     except usage_error as error:
         sys.exit(_fail_to_parse(error))

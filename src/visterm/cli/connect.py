@@ -64,8 +64,8 @@ def connect(
         bool,
         options.output_option(
             "--check",
-            help="Only say what this server keeps: write a tag of visterm's own to one photo of each external library "
-            "and of the uploads, read it again, and take it back.",
+            help="Only test whether this server keeps tags: write a test tag to one photo of each external library and "
+            "of the uploads, read it back, and remove it.",
         ),
     ] = False,
     run: Annotated[
@@ -79,9 +79,9 @@ def connect(
 ) -> None:
     """Make a catalogue of a library in Immich or PhotoPrism.
 
-    Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. It only reads, while
-    `visterm sync` writes. If no photo has a tag yet, name words to look for (--words). After a stop, run it again
-    to continue. The exit code is 3 if photos were skipped, and 4 if --check finds that the server keeps no tags.
+    Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. It only reads (except for
+    --check); `visterm sync` writes. If no photo has a tag yet, name words to look for (--words). After a stop, run it
+    again. The exit code is 3 if photos were skipped, and 4 if --check finds that the server keeps no tags.
     """
     key = keys.read_key(key_file, contract.connector_class(program).key_variable)
     library = contract.open_library(program, url, key, say)
@@ -134,7 +134,7 @@ def sync(
         ),
     ] = None,
     k: Annotated[
-        int | None, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit [default: 0].")
+        int | None, options.which_option("-k", min=0, help="Maximum predictions per photo; 0: no limit [default: 0].")
     ] = None,
     parent: Annotated[
         str | None,

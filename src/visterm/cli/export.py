@@ -67,7 +67,7 @@ def export(
         float | None, options.precision_option(help="Choose each tag's cut-off for this expected precision, e.g. 0.9.")
     ] = None,
     k: Annotated[
-        int, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit.", show_default=True)
+        int, options.which_option("-k", min=0, help="Maximum predictions per photo; 0 for no limit.", show_default=True)
     ] = 0,
     parent: Annotated[
         str | None,
@@ -90,7 +90,7 @@ def export(
     overwrite: Annotated[
         bool,
         options.output_option(
-            "--overwrite", help="With tags inside of photos: keep no backup of the original (photo.jpg_original)."
+            "--overwrite", help="With tags inside photos: keep no backup of the original (photo.jpg_original)."
         ),
     ] = False,
     json: options.Json = False,

@@ -56,7 +56,7 @@ def fit(
     tags: options.TagFile = "auto",
     tag_rules: options.TagRulesFile = None,
     min_count: Annotated[
-        int, options.input_option(min=1, help="Leave out tags of fewer photos.", show_default=True)
+        int, options.input_option(min=1, help="Leave out tags that fewer photos have.", show_default=True)
     ] = 1,
     tree: Annotated[
         str | None,
@@ -81,7 +81,7 @@ def fit(
     word_vectors: Annotated[
         str | None,
         options.model_option(
-            help="Where word vectors come from, by which searches find words that aren't tags: 'encoder' (its text "
+            help="Source of word vectors, which let searches find words that aren't tags: 'encoder' (its text "
             "tower), a file, 'sentences' or 'learned'.",
             metavar="SOURCE",
         ),

@@ -85,7 +85,7 @@ def index(
             shutil.rmtree(path)
         raise
 
-    not_read = say_not_read([images], videos=True)
+    not_read = say_not_read([images], videos=True, counted=result.not_read)
     for remark in result.remarks:
         say(remark)
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.summary()}). The catalogue is in {path}.")
@@ -159,15 +159,15 @@ def watch(
         options.input_option(
             metavar="TIME",
             help="Check the folders at this interval, such as 30s or 5m. Folders on a network are always checked every "
-            "30 s, as their changes are not reported.",
+            "30 s, because their changes are not reported.",
         ),
     ] = None,
 ) -> None:
     """Keep a catalogue up to date while photos come and go.
 
-    It looks for changes since the last time, and then waits for new ones; people's tags are read where `index --tags`
-    read them. If a folder disappears, it waits until the folder is back. Ctrl-C or SIGTERM ends it; a kill loses
-    nothing.
+    It looks for changes since the last time, and then waits for new ones; people's tags are read from where
+    `index --tags` read them. If a folder disappears, it waits until the folder is back. Ctrl-C or SIGTERM ends it; a
+    kill loses nothing.
     """
     seconds = options.seconds_of(poll, "--poll")
     opened = visterm.Catalogue.load(catalogue)

@@ -135,7 +135,7 @@ ModelSettings = Annotated[
 ]
 Words = Annotated[
     Path | None,
-    model_option("--words", help="Words, one per line, that are tags even without a photo.", metavar="FILE"),
+    model_option("--words", help="Words, one per line, to use as tags even if no photo has them.", metavar="FILE"),
 ]
 
 Ray = Annotated[

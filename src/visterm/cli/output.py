@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from visterm.data.corpus import Corpus
+    from visterm.data.image_folders import NotRead
     from visterm.data.tag_rules import TagRules
 
 
@@ -155,12 +156,14 @@ def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> 
     return summary.facts()
 
 
-def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> dict[str, int]:
+def say_not_read(
+    folders: Iterable[str | os.PathLike[str]], *, videos: bool = False, counted: NotRead | None = None
+) -> dict[str, int]:
     """Report how many files in folders of photos were not read, and return the counts by kind for JSON.
 
-    `videos` says whether the command reads videos.
+    `videos` says whether the command reads videos; `counted` are the files, if they have been counted.
     """
-    not_read = image_folders.count_not_read(
+    not_read = counted or image_folders.count_not_read(
         (folder for folder in folders if not feature_folders.is_features(folder)), videos=videos
     )
     if not_read.text:

@@ -61,7 +61,7 @@ def search(
         str | None, search_option(help="Find photos similar to this one, a file or a name in the catalogue.")
     ] = None,
     sort: Annotated[
-        str | None, search_option(help="Order: chance (unlikely photos, too), taken, oldest, name, added.")
+        str | None, search_option(help="Order: chance (also unlikely photos), taken, oldest, name, added.")
     ] = None,
     tag: Annotated[list[str] | None, filter_option(help="With this tag, given or accepted. Repeat for more.")] = None,
     from_: Annotated[

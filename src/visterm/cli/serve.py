@@ -47,15 +47,15 @@ def serve(
         Path | None, options.out_option(help="The catalogue of a folder of photos [default: a folder among your data].")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other than this machine it needs a token.")
+        str, typer.Option(help="Address to listen on; if other machines can reach it, --token-file is required.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8080,
     token_file: Annotated[
         list[str] | None,
         typer.Option(
-            help="File that only you can read, with a token of 16 letters or more, required in every request. For more "
-            "people repeat it, as reader:FILE (search), reviewer:FILE (also tag) or owner:FILE (all); the file's name "
-            "is the person's.",
+            help="File that only you can read, with a token of 16 characters or more, required in every request. For "
+            "more people repeat it, as reader:FILE (search), reviewer:FILE (also tag) or owner:FILE (all); the file's "
+            "name is the person's.",
             metavar="[ROLE:]FILE",
             show_default=False,
         ),
@@ -114,10 +114,9 @@ def serve(
     n_workers = workers or worker_processes.default_workers(catalogue)
 
     def announce(address: str) -> None:
-        processes = f"{n_workers} processes answer (--workers)" if n_workers > 1 else "one process answers (--workers)"
+        processes = f"{n_workers} processes answer" if n_workers > 1 else "one process answers"
         say(
-            f"Serving {catalogue} at {address} ({processes}; Ctrl-C ends it; the API is described at "
-            f"{address}/api/v1/docs)"
+            f"Serving {catalogue} at {address} ({processes}; see --workers). Ctrl-C ends it. API: {address}/api/v1/docs"
         )
         if (line := info.encoder_advice(catalogue)) is not None:
             say(line)
@@ -161,5 +160,5 @@ def _read_tokens(values: Sequence[str]) -> list[roles.AccessToken]:
 def _read_token(file: Path) -> str:
     token = keys.read_secret("token", file)
     if len(token) < MIN_TOKEN_LENGTH:
-        raise UserError(f"The token in {file} has {len(token)} letters; expected {MIN_TOKEN_LENGTH} or more.")
+        raise UserError(f"The token in {file} has {len(token)} characters; expected {MIN_TOKEN_LENGTH} or more.")
     return token

@@ -52,7 +52,7 @@ def tag(
 ) -> None:
     """Tag photos of a catalogue by hand, or show their tags.
 
-    Searches and exports follow at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
+    Searches and exports use it at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
     an error, none. `visterm judge` asks about tags that visterm suggests.
     """
     changes = [f"{', '.join(tags)} {verb}" for verb, tags in (("added", add), ("removed", remove)) if tags]

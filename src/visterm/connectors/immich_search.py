@@ -120,7 +120,7 @@ class ImmichMark:
             if not isinstance(mark.taken, str) or not isinstance(mark.token, str) or isinstance(mark.tags, (str, dict)):
                 raise TypeError("a field of another type")
         except (ValueError, TypeError, ServiceError) as error:
-            raise DataError(f"{text[:60]!r} is not a mark of Immich's changes; read all photos.") from error
+            raise DataError(f"{text[:60]!r} is not a checkpoint of Immich's changes; read all photos.") from error
         return mark
 
     def text(self) -> str:

@@ -145,5 +145,5 @@ def checked(value: object, name: str, kind: type[Kind]) -> Kind:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ServiceError(f"The server answers with {type(value).__name__} for {name!r}; expected {kind.__name__}.")
     if isinstance(value, str) and len(value) > MAX_LETTERS:
-        raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {MAX_LETTERS:,}.")
+        raise ServiceError(f"The server answers with {len(value):,} characters for {name!r}; expected {MAX_LETTERS:,}.")
     return value

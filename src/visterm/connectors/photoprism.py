@@ -279,7 +279,7 @@ class PhotoPrismLibrary:
             for _ in range(2):  # tokens expire; get a new one and try again
                 token = self._preview_token or field(self._config(), "previewToken", str)
                 if not _TOKEN.fullmatch(token):
-                    raise ServiceError("PhotoPrism answers with a preview token that no address can have.")
+                    raise ServiceError("PhotoPrism answers with a preview token that cannot be part of an address.")
                 self._preview_token = token
                 path = f"/t/{name}/{token}/fit_1920"
                 answer = self._server.ask(

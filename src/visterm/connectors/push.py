@@ -265,12 +265,12 @@ def _planned_tags(
     else:  # no predictions, because their precision is unknown
         current_tags, rejected = stored.tags.held(), stored.tags.rejected()
         items = (
-            ExportItem(Path(path), tuple(current_tags.get(image.id, ())), (), tuple(rejected.get(image.id, ())))
-            for path, image in files.items()
+            ExportItem(Path(path), tuple(current_tags.get(image_id, ())), (), tuple(rejected.get(image_id, ())))
+            for path, image_id in files.items()
         )
 
     for batch in batches(items, CHUNK):
-        item_of = {files[str(item.path)].id: item for item in batch if isinstance(item, ExportItem)}
+        item_of = {files[str(item.path)]: item for item in batch if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(item_of)
         logged = stored.connected.pairs(*ACTIVE, photo_ids=[photo.id for photo in photos.values()])
         logged_keys = {pair.key for pair in logged}

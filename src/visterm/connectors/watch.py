@@ -19,7 +19,7 @@ from visterm.core.types import Place
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of
+from visterm.data.image_folders import Unsearched, find_images, image_texts, is_video, readable_suffixes, suffix_of
 from visterm.data.program_stores import is_store
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
@@ -28,7 +28,7 @@ from visterm.library.feedback import copy_feedback
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, indexed_folders, photos_of
-from visterm.library.start import learn_first
+from visterm.library.start import learn_first, learn_quickly
 from visterm.store.catalogue import StoredCatalogue
 
 T = TypeVar("T")
@@ -167,6 +167,7 @@ class FolderWatcher:
     def _learn_first(self) -> None:
         """Let a catalogue learn that has learned nothing yet; watching goes on if its photos cannot be learned from."""
         try:
+            self._when_free(lambda: learn_quickly(self._catalogue, self._stop.is_set, self._progress))
             message = self._when_free(lambda: learn_first(self._catalogue, self._stop.is_set, self._progress))
         except DataError as error:
             message = self._wording(error)
@@ -234,7 +235,7 @@ class FolderWatcher:
             return "is not there"
         unsearched = Unsearched()
         try:
-            n_photos = len(find_images(folder, unsearched=unsearched, videos=True))
+            n_photos = len(image_texts(folder, unsearched=unsearched, videos=True))
         except DataError as error:
             return f"cannot be read: {self._wording(error)}"
         paths = [path for path in self._stored.images.files() if is_inside(path, folder)]
@@ -271,7 +272,7 @@ class FolderWatcher:
     def _list_folder(self, folder: str) -> ListedPhotos:
         encoder = self._catalogue.tagger.encoder
         unsearched = Unsearched()
-        photos: list[Path] | Corpus = find_images(folder, unsearched=unsearched, videos=True)
+        photos: list[str] | Corpus = image_texts(folder, unsearched=unsearched, videos=True)
         if self._tags is not None and photos:
             try:
                 photos = Corpus.read(folder, self._tags)
@@ -281,7 +282,7 @@ class FolderWatcher:
         if isinstance(photos, Corpus):
             listed.remarks.extend(photos.remarks)
         else:
-            listed = replace(listed, left_out=tuple(unsearched.closed))
+            listed = replace(listed, left_out=tuple(unsearched.closed), not_read=unsearched.not_read(videos=True))
         listed = listed.without_links_outside()
         return replace(listed, may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))
 

@@ -174,7 +174,7 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
         raise ShapeError("Y has 0 tags (columns); at least 1 is needed.")
     csr = as_csr(Y)
     if not np.isfinite(csr.data).all():
-        raise DataError("Y contains NaN or infinity; expected numbers above, at or below 0.")
+        raise DataError("Y contains NaN or infinity; expected finite numbers.")
     return sp.csr_array((np.sign(csr.data), csr.indices, csr.indptr), shape=csr.shape)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,13 +68,14 @@ def weigh_words(words: sp.csr_array, idf: NDArray[np.float32]) -> sp.csr_array:
     csr = words if is_valid and words.data.all() else as_csr(words)  # no copy for the usual single query
     query_of_entry = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
     values = csr.data * np.asarray(idf, np.float32)[csr.indices]
-    is_zero = np.bincount(query_of_entry, values.astype(np.float64) ** 2, csr.shape[0]) == 0
-    values = np.where(is_zero[query_of_entry], csr.data, values)
     squares = np.bincount(query_of_entry, values.astype(np.float64) ** 2, csr.shape[0])
+    if not squares.all():
+        values = np.where(squares[query_of_entry] == 0, csr.data, values)
+        squares = np.bincount(query_of_entry, values.astype(np.float64) ** 2, csr.shape[0])
     lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
-    weights = (values * (1.0 / lengths)[query_of_entry]).astype(np.float32)
-    weighted = sp.csr_array((weights, csr.indices, csr.indptr), shape=csr.shape)
-    return weighted if weights.all() else as_csr(weighted)
+    weighted = copy(csr)  # SciPy's constructor takes longer than all else here
+    weighted.data = (values * (1.0 / lengths)[query_of_entry]).astype(np.float32)
+    return weighted if weighted.data.all() else as_csr(weighted)
 
 
 def log_probabilities(P: ArrayLike) -> NDArray[np.float32]:

@@ -35,9 +35,9 @@ _BLOCK_BYTES, _TEXT_BLOCK_BYTES = 2**16, 2**22
 
 def as_remote(path: object) -> RemotePath | None:
     """Return an address (``s3://bucket/photos``) as a `RemotePath`; None for a local path, including ``file://``."""
-    if isinstance(path, RemotePath):
-        return path
-    scheme = _ADDRESS.match(path) if isinstance(path, str) else None
+    if not isinstance(path, str):
+        return path if isinstance(path, RemotePath) else None
+    scheme = _ADDRESS.match(path) if "://" in path else None  # lists of local files have hundreds of thousands of paths
     return None if scheme is None or scheme[1].lower() == "file" else RemotePath(scheme.string)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and SciPy
@@ -119,8 +120,11 @@ class Hit:
 
     def as_dict(self) -> dict[str, object]:
         """Return the hit for JSON, without fields that are None."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in values.items() if value is not None}
+        values = zip(self.__slots__, _values_of(self), strict=True)
+        return {name: value for name, value in values if value is not None}
+
+
+_values_of = attrgetter(*Hit.__slots__)
 
 
 def _number(item: Tag | Hit) -> str:

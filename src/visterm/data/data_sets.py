@@ -38,7 +38,7 @@ class LabelledRows(NamedTuple):
 
 def is_data_set(path: object) -> bool:
     """Return whether a path has the ending of a data set."""
-    return isinstance(path, str | os.PathLike) and os.fspath(path).endswith((ARFF, *SVMLIGHT))
+    return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith((ARFF, *SVMLIGHT))
 
 
 def read_data_set(path: str | os.PathLike[str]) -> LabelledRows:
@@ -55,9 +55,9 @@ def read_data_set(path: str | os.PathLike[str]) -> LabelledRows:
 
 def data_set_records(path: str | os.PathLike[str]) -> list[TagRecord]:
     """Return the tags of each row of a data set; the image of a row is named ``FILE#ROW``."""
-    data, names = read_data_set(path), (f"{os.fspath(path)}{ROW}{number}" for number in range(1, 2**63))
-    rows = np.split(data.Y.indices, data.Y.indptr[1:-1])
-    return [record(name, [data.tags[tag] for tag in row], None) for name, row in zip(names, rows, strict=False)]
+    data = read_data_set(path)
+    rows = enumerate(np.split(data.Y.indices, data.Y.indptr[1:-1]), start=1)
+    return [record(f"{os.fspath(path)}{ROW}{number}", [data.tags[tag] for tag in row], None) for number, row in rows]
 
 
 def coco_records(path: Path, text: str) -> list[TagRecord] | None:
@@ -70,8 +70,9 @@ def coco_records(path: Path, text: str) -> list[TagRecord] | None:
         content = json.loads(text) if path.suffix == ".json" and text.lstrip().startswith("{") else {}
     except (ValueError, RecursionError):  # JSON lines, which are read as a table
         return None
-    if not {"images", "annotations", "categories"}.issubset(content):
+    if len({"images", "annotations", "categories"}.intersection(content)) < 2:
         return None
+    expected = "COCO's JSON of instances: annotations with the image_id and category_id of entries of the file"
     try:
         names = {one["id"]: one["name"] for one in content["categories"]}
         tags: dict[Any, dict[str, None]] = {one["id"]: {} for one in content["images"]}
@@ -79,16 +80,16 @@ def coco_records(path: Path, text: str) -> list[TagRecord] | None:
             tags[one["image_id"]][names[one["category_id"]]] = None
         return [record(one["file_name"], tags[one["id"]], None, source=str(path)) for one in content["images"]]
     except (KeyError, TypeError, AttributeError) as error:
-        expected = "COCO's JSON of instances: annotations with the image_id and category_id of entries of the file"
-        raise TagFileError(f"{path} does not have {error}.", expected=expected) from error
+        missing = error if isinstance(error, KeyError) else "objects with ids"
+        raise TagFileError(f"{path} does not have {missing}.", expected=expected) from error
 
 
 @lru_cache(maxsize=2)
 def _read(path: Path, _changed: int) -> LabelledRows:
-    if path.suffix == ARFF:
+    if path.suffix.lower() == ARFF:
         return read_mulan(path)
     rows, targets = read_svmlight(path)
-    texts = [sorted({f"{target:g}" for target in row}, key=float) for row in targets]
+    texts = [sorted({f"{target:.15g}" for target in row}, key=float) for row in targets]
     tags = sorted({text for row in texts for text in row}, key=float)
     if not tags:
         raise DataError(f"{path} has no targets.", expected="TARGET,TARGET INDEX:NUMBER ..., a line for each image")
@@ -117,14 +118,17 @@ def read_mulan(arff: str | os.PathLike[str], labels: str | os.PathLike[str] | No
         raise TagFileError(f"{source} names the tag '{missing[0]}', which is not an attribute of {arff}.")
     is_tag = np.array([name in names for name in attributes])
     X, Y = values[:, np.flatnonzero(~is_tag)], values[:, np.flatnonzero(is_tag)]
-    Y.data[:] = 1
+    if 0 in X.shape:
+        raise TagFileError(f"{arff} has {X.shape[0]:,} rows of {X.shape[1]:,} features; expected at least one of each.")
+    if not (Y.data == 1).all():
+        raise TagFileError(f"{arff}: a tag has the value {Y.data[Y.data != 1][0]:g}; expected 0 or 1.")
     features = [name for name in attributes if name not in names]
     return LabelledRows(as_csr(X), as_csr(Y), features, [name for name in attributes if name in names])
 
 
 def _label_names(arff: Path, labels: str | os.PathLike[str] | None) -> tuple[set[str], Path]:
     """Return the names of the tags, and the file that they are from."""
-    beside = (arff.with_suffix(".xml"), arff.with_name(f"{arff.stem.rpartition('-')[0]}.xml"))
+    beside = [arff.with_name(f"{arff.stem.rsplit('-', n)[0]}.xml") for n in range(arff.stem.count("-") + 1)]
     path = next(filter(Path.is_file, beside), beside[-1]) if labels is None else Path(labels)
     try:
         root = ElementTree.fromstring(read_regular_text(path, GB))
@@ -140,22 +144,24 @@ def _attributes(path: object, lines: Iterator[tuple[int, str]]) -> list[str]:
     """Read the head up to ``@data``; return the names of the attributes in order."""
     names: list[str] = []
     for number, line in lines:
-        text = line.strip()
+        text = re.sub(r"\s%.*", "", line).strip()
         if text.lower() == "@data":
             return names
         if text.lower().startswith("@attribute"):
             match = _ATTRIBUTE.fullmatch(text)
-            if match is None or match[4].lower().replace(" ", "") not in _TYPES:
-                expected = f"@attribute NAME and one of: {', '.join(_TYPES)}"
-                raise TagFileError(f"{path}, line {number}: '{text[:60]}' is not known; expected {expected}.")
-            names.append(match[1] or match[2] or match[3])
+            if match is None or re.sub(r"[\s'\"]", "", match[4].lower()) not in _TYPES:
+                raise TagFileError(
+                    f"{path}, line {number}: '{text[:60]}' is not known.",
+                    expected=f"@attribute NAME and one of: {', '.join(_TYPES)}",
+                )
+            names.append(match[3] or re.sub(r"\\(.)", r"\1", match[1] or match[2]))
     raise TagFileError(f"{path} has no line '@data'; expected the head of an ARFF file.")
 
 
 def _rows(path: object, lines: Iterator[tuple[int, str]], width: int) -> Iterator[dict[int, float]]:
     for number, line in lines:
-        text = line.strip()
-        if not text or text.startswith("%"):
+        text = re.sub("%.*|['\"]", "", line).strip()
+        if not text:
             continue
         try:
             cells = [cell.split() for cell in text.strip("{}").split(",") if cell.strip()]
@@ -163,9 +169,11 @@ def _rows(path: object, lines: Iterator[tuple[int, str]], width: int) -> Iterato
                 cells = [[str(column), *cell] for column, cell in enumerate(cells)]
                 if len(cells) != width:
                     raise ValueError(f"the row has {len(cells)} values; expected {width}")
-            row = {int(column): float(value) for column, value in cells}
-            if len(row) < len(cells) or not all(0 <= column < width for column in row):
-                raise ValueError(f"a column occurs twice, or is not from 0 to {width - 1}")
+            elif not text.endswith("}"):
+                raise ValueError("the row does not end with '}'; the file may be truncated")
+            row = {int(column): float(value.replace("?", "nan")) for column, value in cells}
+            if len(row) < len(cells) or not all(0 <= i < width and abs(row[i]) < 3.4e38 for i in row):  # float32
+                raise ValueError(f"a column occurs twice or is not from 0 to {width - 1}, or has no finite number")
         except ValueError as error:
             raise TagFileError(f"{path}, line {number}: {error}.") from error
         yield row

@@ -121,5 +121,5 @@ def _argument(image: Path) -> bytes:
     """Return an absolute path as a line of arguments; exiftool could take a relative path for an option or comment."""
     path = os.fsencode(os.path.abspath(image))
     if b"\n" in path or b"\r" in path:
-        raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot take. Rename the file.")
+        raise DataError(f"The name of {str(image)!r} has a line break, which exiftool cannot handle. Rename the file.")
     return path

@@ -60,11 +60,18 @@ def read_features(
 
     for setting, value in (("column", column), ("name_column", name_column)):
         if value is not None and not is_parquet:
-            problem = f"Only Parquet files have columns, and {file} is not a Parquet file."
-            raise UserError(problem, setting=setting, value=value, advice="Leave it out.")
+            raise UserError(
+                f"Only Parquet files have columns, not {file}.", setting=setting, value=value, advice="Leave it out."
+            )
 
     if is_parquet:
-        names_in_file, rows = _read_parquet(file, column, name_column, with_names=names is None)
+        try:
+            from visterm.data.parquet_files import read_parquet  # imports pyarrow
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{file} is Parquet, which needs the package 'pyarrow'. Install it with: pip install 'visterm[parquet]'"
+            ) from error
+        names_in_file, rows = read_parquet(file, column, name_column, with_names=names is None)
     elif shards:
         parts = [read_shard(shard) for shard in shards]
         names_in_file, rows = [name for part in parts for name in part.names], stack_rows([p.rows for p in parts])
@@ -79,18 +86,6 @@ def read_features(
     return _validated_table(file, names_in_file if names is None else _read_names(Path(names)), rows)
 
 
-def _read_parquet(
-    file: Path, column: str | None, name_column: str | None, *, with_names: bool
-) -> tuple[list[str], Rows]:
-    try:
-        from visterm.data.parquet_files import read_parquet  # imports pyarrow
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{file} is Parquet, which needs the package 'pyarrow'. Install it with: pip install 'visterm[parquet]'"
-        ) from error
-    return read_parquet(file, column, name_column, with_names=with_names)
-
-
 def _read_names(file: Path) -> list[str]:
     """Read one name per line; bytes that are not UTF-8 are kept."""
     try:
@@ -98,8 +93,7 @@ def _read_names(file: Path) -> list[str]:
     except OSError as error:
         raise StorageError(
             f"The names of the rows cannot be read from {file}: {error.strerror}.",
-            advice="Write one image name per line there, in the order of the rows, or name the file that has them: "
-            "`encoder.names`=FILE.",
+            advice="Write one image name per line there, in the order of the rows, or pass `encoder.names`=FILE.",
         ) from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
@@ -107,8 +101,7 @@ def _read_names(file: Path) -> list[str]:
 
 def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     if rows.ndim != 2 or rows.dtype.kind not in NUMERIC_KINDS or 0 in rows.shape:
-        expected = "a matrix of numbers with one row per image"
-        raise ShapeError(f"{file} holds {rows.dtype} of shape {rows.shape}; expected {expected}.")
+        raise ShapeError(f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers.")
     if rows.shape[0] != len(names):
         n_rows, n_names = count_of(rows.shape[0], "row"), count_of(len(names), "name")
         raise ShapeError(f"{file} has {n_rows}, and there are {n_names}; expected one name per row.")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from visterm.core.errors import DataError, TagFileError
-from visterm.core.remote import as_path, as_remote, is_remote
+from visterm.core.remote import as_path, as_remote, is_remote, start_of_paths
 from visterm.core.types import CLOSED, Place, Skipped
 from visterm.core.wording import count_of, join_ends
 
@@ -115,15 +115,37 @@ def is_there(path: Place) -> bool:
 
 @dataclass(slots=True)
 class Unsearched:
-    """The folders that a search for images skipped."""
+    """The folders that a search for images skipped, and what it saw in the others."""
 
     hidden: list[str] = field(default_factory=list)  # Hidden and thumbnail folders, as paths inside the searched folder
     closed: list[Skipped] = field(default_factory=list)  # Sub-folders that cannot be listed, with the reasons
+    suffixes: Counter[str] = field(default_factory=Counter)  # Number of files by suffix, images and others
 
     def remarks(self) -> list[str]:
         """Return a line with the number of hidden folders; no line if no folder is hidden."""
         n_hidden = count_of(len(self.hidden), "hidden or thumbnail folder")
         return [f"Not searched: {n_hidden} (such as '{self.hidden[0]}')."] if self.hidden else []
+
+    def not_read(self, *, videos: bool = False) -> NotRead:
+        """Return the counts of the files that are not read; with `videos`, videos are read if ffmpeg is installed."""
+        kind_of = {suffix: kind.name for kind in KINDS for suffix in kind.suffixes} | {".xmp": "photo"}  # with photos
+        read_kinds = {kind.name for kind in KINDS if kind.is_readable() and (videos or kind.name != VIDEO_KIND)}
+        files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # kind -> suffix -> count
+        for suffix, count in self.suffixes.items():
+            if (kind_name := kind_of.get(suffix, OTHER)) not in read_kinds:
+                files[kind_name][suffix] = count
+
+        counts, texts = {}, []
+        for name, noun, advice in (*((kind.name, kind.noun, kind.advice) for kind in KINDS[1:]), (OTHER, OTHER, "")):
+            counts[name] = files[name].total()
+            if counts[name]:
+                endings = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
+                suffixes = ", ".join([suffix or "without ending" for suffix in endings[:3]])
+                is_video = name == VIDEO_KIND and not videos  # for commands that learn from photos
+                advice_text = "index and annotate read them" if is_video else advice and f"read with: {advice}"
+                details = f"{', ...' if len(endings) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
+                texts.append(f"{count_of(counts[name], noun)} ({suffixes}{details})")
+        return NotRead(counts, ", ".join(texts))
 
 
 class NotRead(NamedTuple):
@@ -136,27 +158,12 @@ class NotRead(NamedTuple):
 def count_not_read(paths: Iterable[Place], *, videos: bool = False) -> NotRead:
     """Count the files in folders that are not read, without hidden files; of `paths`, only folders are searched.
 
-    With `videos`, videos count as read if ffmpeg is installed.
+    `videos` is as in `Unsearched.not_read`.
     """
-    kind_of = {suffix: kind.name for kind in KINDS for suffix in kind.suffixes} | {".xmp": "photo"}  # read with photos
-    read_kinds = {kind.name for kind in KINDS if kind.is_readable() and (videos or kind.name != VIDEO_KIND)}
-    files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # kind -> suffix -> count
+    unsearched = Unsearched()
     for folder in map(as_path, paths):
-        for suffix in map(suffix_of, files_below(folder, Unsearched()) if folder.is_dir() else ()):
-            if (kind_name := kind_of.get(suffix, OTHER)) not in read_kinds:
-                files[kind_name][suffix] += 1
-
-    counts, texts = {}, []
-    for name, noun, advice in (*((kind.name, kind.noun, kind.advice) for kind in KINDS[1:]), (OTHER, OTHER, "")):
-        counts[name] = files[name].total()
-        if counts[name]:
-            endings = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
-            suffixes = ", ".join([suffix or "without ending" for suffix in endings[:3]])
-            is_video = name == VIDEO_KIND and not videos  # for commands that learn from photos
-            advice_text = "index and annotate read them" if is_video else advice and f"read with: {advice}"
-            details = f"{', ...' if len(endings) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
-            texts.append(f"{count_of(counts[name], noun)} ({suffixes}{details})")
-    return NotRead(counts, ", ".join(texts))
+        _names_in(folder, unsearched) if folder.is_dir() else []
+    return unsearched.not_read(videos=videos)
 
 
 def find_images(
@@ -181,6 +188,13 @@ def find_images(
         else:
             raise DataError(f"There is no file or folder {path}. Name a photo, or a folder of photos.")
     return list(images)
+
+
+def image_texts(folder: Place, *, unsearched: Unsearched | None = None, videos: bool = False) -> list[str]:
+    """List the images of one folder as `find_images` does, as texts: a quarter of the memory and time of paths."""
+    path = as_path(folder)
+    start = "" if path == Path() else start_of_paths(os.fspath(path))
+    return [start + name for name in _names_in(path, unsearched, videos=videos)]
 
 
 def images_in(folder: Place, *, unsearched: Unsearched | None = None) -> list[Path]:
@@ -239,8 +253,15 @@ def no_images_message(folder: Place) -> str:
 
 def _names_in(folder: Path, unsearched: Unsearched | None, *, videos: bool = False) -> list[str]:
     """List the images of a folder by their paths inside it, sorted, without those of hidden folders."""
-    suffixes = readable_suffixes(videos=videos and as_remote(folder) is None)
-    return sorted(name for name in files_below(folder, unsearched) if suffix_of(name) in suffixes)
+    suffixes, names = readable_suffixes(videos=videos and as_remote(folder) is None), []
+    for name in files_below(folder, unsearched):
+        suffix = suffix_of(name)
+        if unsearched is not None:
+            unsearched.suffixes[suffix] += 1
+        if suffix in suffixes:
+            names.append(name)
+    names.sort()
+    return names
 
 
 def files_below(folder: Path, unsearched: Unsearched | None) -> Iterator[str]:

@@ -94,8 +94,7 @@ def _map_npy(path: Path) -> Numbers:
         header = _header(file, os.fstat(file.fileno()).st_size)
         if 0 in header.shape:
             return np.empty(header.shape, header.dtype)
-        order: Any = "F" if header.fortran else "C"
-        return np.memmap(file, header.dtype, "r", header.start, header.shape, order)
+        return np.memmap(file, header.dtype, "r", header.start, header.shape, "F" if header.fortran else "C")
 
 
 def _read_npz(path: Path) -> sp.csr_array:
@@ -131,7 +130,7 @@ def refuse_bomb(path: Path, n_packed: int, n_unpacked: int) -> None:
     if n_unpacked > max(ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * n_packed):
         raise TooLargeError(
             f"{path} has {n_packed:,} bytes and would unpack to {n_unpacked:,}; expected at most {MAX_EXPANSION} times "
-            "its size, as of features. If it is what it should be, save it without compression."
+            "its size, more than features need. If the file is right, save it uncompressed."
         )
 
 
@@ -170,8 +169,8 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMERI
         info = archive.getinfo(f"{name}.npy")
     except KeyError as error:
         raise DataError(
-            f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices. Write it "
-            "with scipy.sparse.save_npz."
+            f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices.",
+            advice="Write it with scipy.sparse.save_npz.",
         ) from error
     with archive.open(info) as member:
         header = _header(member, info.file_size, f"its part '{name}'")
@@ -221,11 +220,14 @@ def read_svmlight(path: Path) -> tuple[sp.csr_array, list[tuple[float, ...]]]:
 
 
 def _refuse_first_wrong_line(path: Path) -> None:
-    """Raise DataError for the first pair INDEX:NUMBER that is invalid."""
+    """Raise DataError for the first target or pair INDEX:NUMBER that is invalid."""
     with open_unpacked(path) as file:
         for number, line in enumerate(file, start=1):
             cells = line.partition(b"#")[0].split()
             least = 0
+            if cells and b":" not in cells[0] and not all(map(_is_finite, cells[0].split(b","))):
+                text = cells[0][:40].decode("utf-8", "replace")
+                raise DataError(f"{path}, line {number}: '{text}'; expected numbers as targets, such as 1,3.")
             for pair in cells if cells and b":" in cells[0] else cells[1:]:
                 index, _, value = pair.partition(b":")
                 if index == b"qid":

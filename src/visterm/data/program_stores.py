@@ -234,7 +234,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             if _state(path) == before:
                 break
         else:
-            raise TagFileError(f"{path} is written all the time.", setting="tags", advice="Close its program.")
+            raise TagFileError(f"{path} changes all the time.", setting="tags", advice="Close its program.")
         options = "mode=ro&immutable=1" if database == path else "mode=rw"
         with closing(sqlite3.connect(f"file:{quote(str(database.absolute()))}?{options}", uri=True)) as connection:
             connection.row_factory = sqlite3.Row

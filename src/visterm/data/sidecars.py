@@ -80,7 +80,7 @@ class Sidecars:
         if naming == STEM:
             if len({suffix.lower() for suffix in stems.get(image.stem, ())} & (RAW_SUFFIXES - {DNG})) > 1:
                 sidecar = f"{image.stem}{SUFFIX}"
-                raise DataError(f"{sidecar} would be of several RAW files, such as {image.name}. Rename one.")
+                raise DataError(f"{sidecar} would belong to several RAW files, such as {image.name}. Rename one.")
             return image.with_name(names.get(image.stem, f"{image.stem}{SUFFIX}"))
         is_ambiguous = self.shares_stem(image)
         existing = [path for path in self.of(image) if not is_ambiguous or path.stem == image.name]

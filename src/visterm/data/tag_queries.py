@@ -126,7 +126,7 @@ class Queries:
 
     def __post_init__(self) -> None:
         if self.words.shape[0] != self.relevant.shape[0]:
-            raise ShapeError(f"{self.words.shape[0]} queries have words, but {self.relevant.shape[0]} relevant images.")
+            raise ShapeError(f"`words` has {self.words.shape[0]} queries, but `relevant` {self.relevant.shape[0]}.")
 
     def __len__(self) -> int:
         return int(self.words.shape[0])

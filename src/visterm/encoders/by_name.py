@@ -112,9 +112,8 @@ class Precomputed(AnyEncoder):
     def _read(self, *_: object) -> _OpenFeatures:
         """Read the file, and check that it still has the rows that the encoder was fitted on."""
         path, names = self._find()
-        features = _OpenFeatures(
-            read_features(path, names=names, column=self.column, name_column=self.name_column), path
-        )
+        table = read_features(path, names=names, column=self.column, name_column=self.name_column)
+        features = _OpenFeatures(table, path)
         rows = features.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
         if (rows < 0).any():
             name = self.names_[int(np.argmin(rows))]
@@ -222,8 +221,7 @@ class _OpenFeatures:
 class DataSetRows(AnyEncoder):
     """Takes the row of an image from the file in its name: ``delicious-test.arff#17`` is the 17th row.
 
-    Fitting only records what the features are. Rows of another file are encoded, too, if it has the same features, such
-    as the test rows of a set. A svmlight file, which names no features, may have fewer.
+    Rows of another file, such as test rows, are encoded if it has the same features; a svmlight file may have fewer.
     """
 
     reads: ClassVar[Literal["pixels", "names", "rows"]] = "names"
@@ -243,24 +241,23 @@ class DataSetRows(AnyEncoder):
         self.features_, self.width_ = data[0].features, max(one.X.shape[1] for one in data)
 
     def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
-        positions: dict[str, list[int]] = {}
-        for position, image in enumerate(images):
-            positions.setdefault(name_of(image).rpartition(ROW)[0], []).append(position)
-        rows = {file: [int(name_of(images[i]).rpartition(ROW)[2]) - 1 for i in at] for file, at in positions.items()}
-        parts = [self._features(file)[rows[file]] for file in positions]
-        order = np.argsort(np.array([i for at in positions.values() for i in at], np.int64))
+        parts, first, rows = [as_csr(np.empty((0, self.width_)))], {}, []
+        for file, _, number in (name_of(image).rpartition(ROW) for image in images):
+            if file not in first:
+                first[file] = sum(part.shape[0] for part in parts)
+                parts.append(self._features(file))
+            rows.append(first[file] + int(number) - 1)
         progress.advance(len(images))
-        stacked = stack_rows(parts)[order] if parts else as_csr(np.empty((0, self.width_)))
-        return Encoded(stacked, np.arange(len(images)), [])
+        return Encoded(stack_rows(parts)[rows], np.arange(len(images)), [])
 
-    def _features(self, file: str) -> Matrix:
+    def _features(self, file: str) -> sp.csr_array:
         data = read_data_set(file)
         if data.features != self.features_ or data.X.shape[1] > self.width_:
-            problem = f"{file} has {data.X.shape[1]:,} features, others than the {self.width_:,} of the fit."
-            raise ShapeError(problem, advice="Use a file of the same data set.")
-        rows = data.X.copy()
-        rows.resize(rows.shape[0], self.width_)
-        return rows
+            raise ShapeError(
+                f"{file} has {data.X.shape[1]:,} features, others than the {self.width_:,} of the fit.",
+                advice="Use a file of the same data set.",
+            )
+        return sp.csr_array((data.X.data, data.X.indices, data.X.indptr), shape=(data.X.shape[0], self.width_))
 
 
 def _row_problem(name: str) -> str:

@@ -109,7 +109,7 @@ class Immich(Encoder):
         Raises UserError if a text is empty; ServiceError as in `encode`.
         """
         if blanks := [text for text in texts if not text.strip()]:
-            raise UserError(f"A text is {blanks[0]!r}.", setting="texts", value=blanks[0], expected="a letter or more")
+            raise UserError(f"A text is {blanks[0]!r}.", setting="texts", value=blanks[0], expected="some text")
         return self._rows(len(texts), lambda i: ("textual", "text", texts[i].encode("utf-8", "replace")))
 
     def check_settings(self) -> None:

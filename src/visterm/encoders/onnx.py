@@ -180,7 +180,7 @@ class Onnx(NetworkEncoder):
             if cells.min() < 0:
                 raise UserError(
                     f"The network's feature map has values below 0 (down to {cells.min() * len(cells):.3g}): square "
-                    "roots of their averages have no parts.", setting="root", value=self.root,
+                    "roots of their averages cannot be split.", setting="root", value=self.root,
                     advice="Fit with `encoder.root`=False.",
                 )  # fmt: skip
             row = np.sqrt(mean)
@@ -251,7 +251,7 @@ class Onnx(NetworkEncoder):
         if self.network is not None and self.network not in networks() and hasattr(self, "network_path_"):
             return StorageError(
                 f"This encoder was fitted with the network '{self.network}', which has no row in {users_table()}. Its "
-                f"file, whose SHA-256 is {self.network_sha256_}, is not at {self.network_path_}. Add either."
+                f"file, whose SHA-256 is {self.network_sha256_}, is not at {self.network_path_}. Add one of them."
             )
         if self.network is not None:
             row = network_named(self.network)

@@ -301,7 +301,7 @@ def around_network(
     n_bytes = len(model) + sum(weight.ByteSize() for weight in (*before.weights, *after.weights))
     if n_bytes >= 2**31:
         raise StorageError(
-            f"The graph takes {n_bytes / 2**30:.1f} GiB, and ONNX files end at 2 GiB.",
+            f"The graph takes {n_bytes / 2**30:.1f} GiB, and ONNX files cannot exceed 2 GiB.",
             advice="Fit the run with a smaller network, or with fewer tags: `min_count`.",
         )
 

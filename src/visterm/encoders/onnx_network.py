@@ -17,7 +17,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
 from visterm.core.writing import in_bytes
-from visterm.encoders.onnx_graph import averaged_into, before_classes, missing, read_network, with_outputs
+from visterm.encoders.onnx_graph import averaged_into, before_classes, missing, read_network, weight_files, with_outputs
 from visterm.encoders.onnx_settings import as_layout, embedded_settings
 from visterm.encoders.preparation import (
     Numbers,
@@ -43,7 +43,8 @@ PROVIDERS: Final = {
     "directml": "DmlExecutionProvider",
 }
 """onnxruntime's names of the devices that it may be built for; "auto" is the first one available."""
-CPU_BATCH: Final = 4  # Pictures that a network processes at once on the CPU, if their rows stay the same
+LARGE_NETWORK: Final = 2**26  # Bytes of weights that are read from memory, not from a cache, at each call
+CPU_BATCHES: Final = (2, 4)  # Pictures that a small and a large network process at once on the CPU: the quickest
 CPU: Final = "CPUExecutionProvider"
 OPEN_ERRORS = (
     ort_errors.EPFail, ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.InvalidProtobuf,
@@ -58,7 +59,7 @@ class OnnxNetwork:
 
     On the CPU, a session runs on the caller's thread alone, and any number of threads may call it: results are the same
     bytes, and it is faster than the runtime's own threads (MobileNetV2 on 2 cores). Images are run a few at a time
-    (`CPU_BATCH`) if a test shows that this leaves every row the same, byte for byte, and otherwise one at a time. On
+    (`CPU_BATCHES`) if a test shows that this leaves every row the same, byte for byte, and otherwise one at a time. On
     another `device` (one of `PROVIDERS`, or "auto") all images of a call are run together, unless the network takes one
     at a time.
 
@@ -80,6 +81,9 @@ class OnnxNetwork:
         layout = settings.get("layout")
         self._input, self.dtype, self.channels_last, self._takes_one, fixed = _image_input(path, self._session, layout)
         self._map_layout = None if layout is None else as_layout(layout)[1]
+
+        files = [path, *(os.path.join(os.path.dirname(path), name) for name in weight_files(path))]
+        self._cpu_batch = CPU_BATCHES[sum(map(os.path.getsize, files)) > LARGE_NETWORK]
 
         self.outputs = [output.name for output in self._session.get_outputs()]
         self.output = chosen_output(path, self.outputs, settings.get("output"))
@@ -118,20 +122,20 @@ class OnnxNetwork:
         """
         if not self.is_batch_independent:
             return self._run(pictures)
-        step = CPU_BATCH if len(pictures) >= CPU_BATCH and self._can_batch else 1
+        step = self._cpu_batch if len(pictures) >= self._cpu_batch and self._can_batch else 1
         n_in_batches = len(pictures) // step * step
         parts = [self._run(pictures[i : i + step]) for i in range(0, n_in_batches, step)]
         return np.concatenate([*parts, *(self._run(pictures[i : i + 1]) for i in range(n_in_batches, len(pictures)))])
 
     @cached_property
     def _can_batch(self) -> bool:
-        """Whether `CPU_BATCH` pictures give the same bytes as each alone: tested once, on random pictures.
+        """Whether pictures run together give the same bytes as each alone: tested once, on random pictures.
 
         How a runtime computes depends on shapes, not on values. An int8 network may compute its scales over the batch.
         """
         if self._takes_one:
             return False
-        drawn = np.random.default_rng(0).integers(0, 256, (CPU_BATCH, *self.preparation.size, 3), np.uint8)
+        drawn = np.random.default_rng(0).integers(0, 256, (self._cpu_batch, *self.preparation.size, 3), np.uint8)
         drawn[-1] //= 8  # a different range than the rest
         try:
             return np.array_equal(self._run(drawn), np.concatenate([self._run(picture[None]) for picture in drawn]))

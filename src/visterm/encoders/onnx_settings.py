@@ -96,7 +96,7 @@ def _resizing(config: Settings) -> Settings:
     short_edge, sides = _edges(config.get("size"))
     _, crop = _edges(config.get("crop_size"), square=True)
     if not config.get("do_resize", True) or config.get("do_pad"):
-        raise UserError("do_resize is off, or do_pad on, which is not understood; expected photos of one size.")
+        raise UserError("do_resize is off, or do_pad on, which is not supported; expected photos of one size.")
 
     if config.get("do_center_crop") and crop is not None:
         if short_edge is not None and crop[0] == crop[1] <= short_edge:

@@ -127,7 +127,7 @@ def _checked(name: str) -> tuple[str, int]:
     base, _, k = name.strip().lower().partition("@")
     if "sampled" in base:
         raise UserError(
-            "Ranks among sampled items can order models otherwise than ranks among all items (Krichene, Rendle: On "
+            "Ranks among sampled items can order models differently from ranks among all items (Krichene, Rendle: On "
             "sampled metrics for item recommendation. KDD 2020).",
             setting="metrics", value=name, advice="Take the metric over all items: recall@10, ndcg@10 or mrr.",
         )  # fmt: skip
@@ -162,7 +162,7 @@ def _held_out(train: Pairs, test: Pairs) -> sp.csr_array:
     pairs = as_csr(users.T @ (test.weights > 0) @ items)
     held_out = as_csr(pairs - pairs.multiply(train.weights > 0))
     if not held_out.nnz:
-        raise DataError("All pairs of the test are among those to learn from, so there is nothing to measure.")
+        raise DataError("All test pairs are also training pairs, so there is nothing to measure.")
     return held_out
 
 

@@ -200,7 +200,7 @@ def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], prog
         n_images = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
         if n_images != len(names):
             raise StorageError(
-                f"A worker or its note has {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
+                f"A worker returned {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
                 f"'{names[-1]}'. Run the same command again."
             )
 

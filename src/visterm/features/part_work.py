@@ -89,7 +89,7 @@ class PartWork:
             skipped = [Skipped(**item) for item in value["skipped"]]
             result = PartDone(entry, skipped, 0, *(value[name] for name in self.fields))
         except (KeyError, TypeError) as error:
-            raise CorruptFileError(f"{note} is not a note of {self.command}: {error}. Remove the file.") from error
+            raise CorruptFileError(f"{note} is not a progress file of {self.command}: {error}. Remove it.") from error
         if entry is None or entry == self._known.get(entry.file):
             return result
         return result if self._folder.is_written(entry) else None

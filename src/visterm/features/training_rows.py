@@ -142,8 +142,7 @@ def unused_rows_remark(splits: Iterable[str | None] | Mapping[str | None, int]) 
     n = sum(count for split, count in counts.items() if split not in (TRAIN_SPLIT, VALID_SPLIT))
     if n == 0 or not any(counts):
         return []
-    rows = f"{count_of(n, 'row')} in neither of the splits '{TRAIN_SPLIT}' and '{VALID_SPLIT}'"
-    return [f"{rows} {'is' if n == 1 else 'are'} not learned from."]
+    return [f"Not learned from: {count_of(n, 'row')} outside the splits '{TRAIN_SPLIT}' and '{VALID_SPLIT}'."]
 
 
 def encode_corpus(

@@ -154,8 +154,8 @@ def query_rows(
     if kept_words.size == 0:
         raise DataError(
             f"None of the {len({row.query for row in lines}):,} queries has both a relevant image "
-            f"among the {count_of(len(train), 'image')} to learn from and a word "
-            f"{'that is a tag' if only_tags else 'of its own'} of at least {min_count} of them.",
+            f"among the {count_of(len(train), 'image')} to learn from and a {'tag' if only_tags else 'word'} "
+            f"that at least {min_count} of them have.",
             setting="min_count", value=min_count,
             advice="Check that the query file names images as the folder or the tag file does, or lower `min_count`.",
         )  # fmt: skip

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from visterm.core.threads import Team, resolve_jobs
 from visterm.data.contents import content_hash, file_states
 from visterm.data.image_folders import is_there
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import ImageFile, ImageState
+from visterm.store.images import FRAME, LISTED, ImageFile, ImageState, as_list
 
 FILES_PER_COMMIT = 512
 
@@ -30,15 +31,17 @@ class ComparedFiles:
     moved: dict[int, int] = field(default_factory=dict)  # Position -> image that moved to this path
     kept: dict[int, int] = field(default_factory=dict)  # Position -> unchanged image
     gone: list[int] = field(default_factory=list)  # Ids of images that are gone
+    renamed: list[int] = field(default_factory=list)  # Positions of known files that have another name here
 
 
 FileState: TypeAlias = tuple[int, int]  # Size in bytes, and time of the last change
-Candidate: TypeAlias = tuple[int, int, str, ImageState]  # Possibly moved image: rank, id, path and state
+Candidate: TypeAlias = tuple[int, int, ImageState]  # Possibly moved image: rank, id and state
 
 
 def compare(
     stored: StoredCatalogue,
-    items: Sequence[ImageFile],
+    paths: Sequence[str | None],
+    names: Sequence[str],
     *,
     may_be_gone: Callable[[str], bool] | None = None,
     n_jobs: int | None = None,
@@ -49,29 +52,26 @@ def compare(
     as moved if it has the content of an image whose file no longer exists or was changed; only files of the same size
     as such an image are read.
 
-    `items` are paths, or arrays, which are always new. Images whose file no longer exists are gone if `may_be_gone`
-    returns True for their path; by default no image is gone. The caller must have the writer lock of `stored`.
+    `paths` are `full_paths`: None is an array, which is always new. Images whose file no longer exists are gone if
+    `may_be_gone` returns True for their path; by default no image is gone. The caller must have the writer lock of
+    `stored`.
     """
-    paths = full_paths(items)
-    files = _ListedFiles(stored, paths, file_states(paths), stored.images.files(), Team(resolve_jobs(n_jobs)))
-    images_by_path, result = files.images_by_path, files.result
-    unknown_positions, redated_positions, changed_positions = files.compare_states()
-    listed_paths = set(filter(None, paths))
+    files = _ListedFiles(stored, paths, Team(resolve_jobs(n_jobs)))
+    result, images = files.result, files.images
+    lost_ids = files.compare_states(names, may_be_gone)
+    unknown_positions = [i for i in sorted(files.states) if i not in images]
+    redated_positions = [i for i in sorted(images) if (files.states[i] or (-1, 0))[0] == images[i].n_bytes]
+    changed_positions = sorted(images.keys() - redated_positions)
 
     with files.team:
         changed_positions += files.store_new_dates(redated_positions)
-        lost_ids = [  # files that still exist but were not listed are not lost
-            state.id
-            for path, state in images_by_path.items()
-            if may_be_gone is not None and path not in listed_paths and may_be_gone(path) and not is_there(path)
-        ]
-        candidates = files.candidates_by_size(lost_ids, [str(paths[i]) for i in changed_positions], listed_paths)
-        files.find_moved([*unknown_positions, *changed_positions], candidates)
+        positions = [*unknown_positions, *changed_positions]
+        files.find_moved(positions, files.candidates_by_size(positions, lost_ids))
 
     result.new += [i for i in unknown_positions if i not in result.moved]
     moved_ids = set(result.moved.values())
     for i in changed_positions:
-        image_id = images_by_path[str(paths[i])].id
+        image_id = images[i].id
         if i not in result.moved and image_id not in moved_ids:
             result.changed[i] = image_id
         elif i not in result.moved:
@@ -86,14 +86,15 @@ def compare(
 
 @dataclass(slots=True)
 class _ListedFiles:
-    """Listed files, and the files that the catalogue knows."""
+    """Listed files, and what the catalogue knows about those that differ: memory is needed for these only."""
 
     stored: StoredCatalogue
     paths: Sequence[str | None]
-    states: Sequence[FileState | None]
-    images_by_path: dict[str, ImageState]
     team: Team
     result: ComparedFiles = field(default_factory=ComparedFiles)
+    positions: dict[str, int] = field(default_factory=dict)  # Path -> its first position: others are links to it
+    states: dict[int, FileState | None] = field(default_factory=dict)  # Of files that differ, by position
+    images: dict[int, ImageState] = field(default_factory=dict)  # Of known files that differ, by position
     digests: dict[int, str | None] = field(default_factory=dict)
 
     def hashes(self, positions: Sequence[int]) -> list[str | None]:
@@ -103,32 +104,40 @@ class _ListedFiles:
         self.digests.update(zip(unread, contents, strict=True))
         return [self.digests[i] for i in positions]
 
-    def compare_states(self) -> tuple[list[int], list[int], list[int]]:
-        """Return positions of unknown files, of known files with a new date, and of known files with a new size.
+    def compare_states(self, names: Sequence[str], may_be_gone: Callable[[str], bool] | None) -> list[int]:
+        """Compare the sizes and dates of known files, and return the ids of lost images.
 
-        Arrays and unchanged files are added to `result`.
+        Arrays and unchanged files are added to `result`. Files that still exist but are not listed are not lost.
         """
-        hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in self.stored.images.hidden()}
-        unknown_positions, redated_positions, resized_positions = [], [], []
-        seen_paths: set[str] = set()
-        for i, (path, state) in enumerate(zip(self.paths, self.states, strict=True)):
+        lost_ids = []
+        for i, path in enumerate(self.paths):
             if path is None:
                 self.result.new.append(i)
-                continue
-            if path in seen_paths:  # another link to a listed file
-                continue
-            seen_paths.add(path)
-            image = self.images_by_path.get(path)
-            if image is None:
-                if state is None or hidden.get(path) != state:  # else it is an unchanged file that a person hid
-                    unknown_positions.append(i)
-            elif state == (image.n_bytes, image.mtime_ns):
-                self.result.kept[i] = image.id
-            elif state is not None and state[0] == image.n_bytes:
-                redated_positions.append(i)
             else:
-                resized_positions.append(i)
-        return unknown_positions, redated_positions, resized_positions
+                self.positions.setdefault(path, i)
+        is_known = np.zeros(len(self.paths), np.bool_)
+        columns = ", ".join(ImageState._fields)
+        statement = f"SELECT {columns} FROM images WHERE state = 'here' AND path IS NOT NULL"
+        for images in (list(map(ImageState._make, batch)) for batch in self.stored.database.batches(statement)):
+            listed = [(self.positions[image.path], image) for image in images if image.path in self.positions]
+            for (i, image), state in zip(listed, file_states([image.path for _, image in listed]), strict=True):
+                is_known[i] = True
+                if image.name != names[i]:
+                    self.result.renamed.append(i)
+                if state == (image.n_bytes, image.mtime_ns):
+                    self.result.kept[i] = image.id
+                else:
+                    self.states[i], self.images[i] = state, image
+            if may_be_gone is not None:
+                unlisted = (image for image in images if image.path not in self.positions and may_be_gone(image.path))
+                lost_ids += [image.id for image in unlisted if not is_there(image.path)]
+
+        hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in self.stored.images.hidden()}
+        unknown = {path: i for path, i in self.positions.items() if not is_known[i]}
+        for (path, i), state in zip(unknown.items(), file_states(list(unknown)), strict=True):
+            if state is None or hidden.get(path) != state:  # else it is an unchanged file that a person hid
+                self.states[i] = state
+        return lost_ids
 
     def store_new_dates(self, redated_positions: Sequence[int]) -> list[int]:
         """Store the new dates of files with unchanged content, and return the positions of the other files."""
@@ -137,7 +146,7 @@ class _ListedFiles:
             chunk = redated_positions[start : start + FILES_PER_COMMIT]
             dates = []
             for i, digest in zip(chunk, self.hashes(chunk), strict=True):
-                image, state = self.images_by_path[str(self.paths[i])], self.states[i]
+                image, state = self.images[i], self.states[i]
                 if digest == image.sha256 and state is not None:
                     self.result.kept[i] = image.id
                     dates.append((state[1], image.id))
@@ -146,28 +155,27 @@ class _ListedFiles:
             self.stored.database.write_many("UPDATE images SET mtime_ns = ? WHERE id = ?", dates)
         return changed_positions
 
-    def candidates_by_size(
-        self, lost_ids: Sequence[int], changed_paths: Sequence[str], listed_paths: set[str]
-    ) -> dict[int, list[Candidate]]:
-        """Return the images that may have moved, by file size.
+    def candidates_by_size(self, positions: Sequence[int], lost_ids: Sequence[int]) -> dict[int, list[Candidate]]:
+        """Return the images that the files at `positions` may be, by file size.
 
         In this order: images lost in this comparison, images that were gone already, images outside the listed files,
         and images whose file has other content now.
         """
-        lost_set, replaced_paths = set(lost_ids), set(changed_paths)
-        candidates = [
-            (0 if state.id in lost_set else 3 if path in replaced_paths else 2, state.id, path, state)
-            for path, state in self.images_by_path.items()
-            if state.id in lost_set or path in replaced_paths or path not in listed_paths
-        ]
-        statement = "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
-        for image_id, path, *state in self.stored.database.rows(statement):
-            candidates.append((1, image_id, path, ImageState(image_id, *state)))
-
         by_size: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for candidate in sorted(candidates):
-            by_size[candidate[-1].n_bytes].append(candidate)
-        return by_size
+        sizes = {state[0] for state in map(self.states.get, positions) if state is not None}
+        if not sizes:
+            return {}
+        lost_set, replaced_paths = set(lost_ids), {self.paths[i] for i in positions if i in self.images}
+        statement = (
+            f"SELECT state, {', '.join(ImageState._fields)} FROM images "
+            f"WHERE state != '{FRAME}' AND path IS NOT NULL AND n_bytes {LISTED} ORDER BY id"
+        )
+        for state, *values in chain.from_iterable(self.stored.database.batches(statement, (as_list(sizes),))):
+            image = ImageState(*values)
+            rank = 1 if state == "gone" else 0 if image.id in lost_set else 3 if image.path in replaced_paths else 2
+            if rank != 2 or image.path not in self.positions:
+                by_size[image.n_bytes].append((rank, image.id, image))
+        return {size: sorted(candidates) for size, candidates in by_size.items()}
 
     def find_moved(self, positions: Sequence[int], by_size: dict[int, list[Candidate]]) -> None:
         """Find images with the content of files at other paths, and add them to `result` as moved."""
@@ -176,9 +184,9 @@ class _ListedFiles:
         for i in positions:
             size, date = self.states[i] or (-1, 0)
             candidates = by_size.get(size, [])
-            for rank, image_id, path, image in candidates:
+            for rank, image_id, image in candidates:
                 # The file is back unchanged, for example on a disk that was disconnected
-                is_back = rank == 1 and (path, image.mtime_ns) == (self.paths[i], date)
+                is_back = rank == 1 and (image.path, image.mtime_ns) == (self.paths[i], date)
                 if is_back and image_id not in moved_ids:
                     self.result.moved[i] = image_id
                     moved_ids.add(image_id)
@@ -188,10 +196,10 @@ class _ListedFiles:
                     positions_to_read.append(i)
 
         for i, digest in zip(positions_to_read, self.hashes(positions_to_read), strict=True):
-            for rank, image_id, path, image in by_size[(self.states[i] or (-1, 0))[0]]:
+            for rank, image_id, image in by_size[(self.states[i] or (-1, 0))[0]]:
                 if image_id in moved_ids or image.sha256 != digest:
                     continue
-                if rank == 2 and is_there(path):  # the file is a copy: the original still exists
+                if rank == 2 and is_there(image.path):  # the file is a copy: the original still exists
                     continue
                 self.result.moved[i] = image_id
                 moved_ids.add(image_id)

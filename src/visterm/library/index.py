@@ -7,9 +7,11 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.errors import NoneReadableError
 from visterm.core.persist import write_skipped
@@ -19,9 +21,9 @@ from visterm.core.types import CLOSED, NO_TAGS, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
-from visterm.data.image_folders import count_not_read, is_there, is_video
+from visterm.data.image_folders import NotRead, count_not_read, is_there, is_video
 from visterm.features.video_rows import VIDEO_BATCH
-from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
+from visterm.library.files import ComparedFiles, compare, is_inside
 from visterm.library.photos import LEADS_OUT, ListedPhotos, remember_words, with_folder_names
 from visterm.library.rows import RowWriter
 from visterm.library.runs import index_rows_if_due
@@ -45,6 +47,7 @@ class Indexed:
     rows: int = 0  # Older images that got a missing row of the run, from stored features if possible
     cancelled: bool = False  # Whether the job was cancelled; all counts are committed
     remarks: list[str] = field(default_factory=list)  # Notes for people about unread parts of the folder
+    not_read: NotRead | None = None  # Other files in the folder; None: not counted
 
     def warn_of_skipped(self) -> None:
         """Warn if some images were skipped. Raises NoneReadableError if all of them were skipped."""
@@ -57,9 +60,8 @@ class Indexed:
 
     def as_dict(self) -> dict[str, object]:
         """Return the counts as JSON data, including the number of skipped files."""
-        return {name: value for name, value in asdict(self).items() if name != "remarks"} | {
-            "skipped": len(self.skipped)
-        }
+        counts = {name: value for name, value in asdict(self).items() if name not in ("remarks", "not_read")}
+        return counts | {"skipped": len(self.skipped)}
 
     def summary(self, *, kept: bool = True) -> str:
         """Return the counts for people: ``3 new, 1 moved``; with `kept`, also the number of unchanged images."""
@@ -89,10 +91,13 @@ class Indexing:
         photos = self._writer.with_spelled_tags(photos)  # before anything is written
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
             progress = StoredProgress(self._stored.jobs, job.id, progress)
-            photos, named_positions = with_folder_names(self._stored, photos)
+            photos, is_named = with_folder_names(self._stored, photos)
             remember_words(self._stored, photos)
-            compared = compare(self._stored, photos.items, may_be_gone=photos.gone_filter(), n_jobs=self._n_jobs)
-            self._update_unencoded(photos, compared, named_positions)
+            may_be_gone, root = photos.may_be_gone, photos.root
+            if may_be_gone is None and root is not None:
+                may_be_gone = partial(is_inside, root=root)
+            compared = compare(self._stored, photos.paths(), photos.names, may_be_gone=may_be_gone, n_jobs=self._n_jobs)
+            self._update_unencoded(photos, compared, is_named)
             self._writer.features.sweep()
             self._writer.videos.sweep()
             self._update_skipped(photos)
@@ -107,25 +112,26 @@ class Indexing:
             if undated := self._writer.undated:
                 undated_text = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
                 remarks.append(f"Without a date: {undated_text}.")
+            not_read = photos.not_read
+            if not_read is None and root is not None and not is_remote(root):
+                not_read = count_not_read([root], videos=True)
             result = Indexed(
                 new=len(added) - n_changed, changed=n_changed, moved=len(compared.moved), gone=len(compared.gone),
                 kept=len(photos.items) - len(compared.moved) - len(positions_to_encode),
                 skipped=[*photos.left_out, *skipped], rows=filled.rows, cancelled=job.cancelled, remarks=remarks,
-                encoded=filled.encoded + (len(added) if photos.sha256_of is None else 0),
+                encoded=filled.encoded + (len(added) if photos.sha256_of is None else 0), not_read=not_read,
             )  # fmt: skip
             if not job.cancelled:
                 self._stored.compact()
                 index_rows_if_due(self._tagger, self._stored)
 
             counts = {name: value for name, value in result.as_dict().items() if value}
-            root = photos.root
-            not_read = "" if root is None or is_remote(root) else count_not_read([root], videos=True).text
             self._stored.history.note(
                 "index",
                 folder=root or "",
                 **({"tags": photos.tags_from} if photos.tags_from else {}),
                 **counts,
-                **({"not read": not_read} if not_read else {}),
+                **({"not read": not_read.text} if not_read and not_read.text else {}),
             )
             job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")
 
@@ -133,23 +139,23 @@ class Indexing:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
         return result
 
-    def _update_unencoded(self, photos: ListedPhotos, compared: ComparedFiles, named_positions: Sequence[int]) -> None:
+    def _update_unencoded(self, photos: ListedPhotos, compared: ComparedFiles, is_named: NDArray[np.bool_]) -> None:
         """Store moved and gone images in one transaction; then update tags and names of present images."""
         stored = self._stored
         if compared.moved or compared.gone:
-            paths = full_paths([photos.items[position] for position in compared.moved])
+            paths = photos.paths()
             with stored.transaction():
                 stored.mark([*compared.gone, *compared.moved.values()], "gone")  # first free all paths
-                for (position, image_id), path in zip(compared.moved.items(), paths, strict=True):
-                    state = file_state(str(path))
-                    stored.images.move(image_id, str(path), photos.names[position], state[1] if state else 0)
+                for position, image_id in compared.moved.items():
+                    path = str(paths[position])
+                    state = file_state(path)
+                    stored.images.move(image_id, path, photos.names[position], state[1] if state else 0)
 
-        present = compared.kept | compared.moved
-        stored.images.mark_seen(present.values())
         skipped = [item.image for item in stored.skipped.all()]
         stored.skipped.remove(image for image in skipped if not (os.path.lexists(image) or is_there(image)))
-        listed_tags = {image_id: photos.tags[position] for position, image_id in present.items()}
-        listed_by_file = {image_id: tags for image_id, tags in listed_tags.items() if tags is not None}
+        present = chain(compared.kept.items(), compared.moved.items())
+        listed_tags = ((image_id, photos.tags[position]) for position, image_id in present)
+        listed_by_file = {image_id: tags for image_id, tags in listed_tags if tags is not None}
         previous_tags: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
         statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
         for image_id, tag, source in stored.database.rows(statement) if listed_by_file else ():
@@ -159,11 +165,10 @@ class Indexing:
                 if set(map(tag_key, tags)) - previous_tags[image_id]["person"] != previous_tags[image_id]["file"]:
                     stored.tags.set_from_file(image_id, tags)
 
-        names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
-        renamed = ((photos.names[i], compared.kept[i]) for i in named_positions if i in compared.kept)
+        renamed = (i for i in compared.renamed if is_named[i] and i in compared.kept)
         stored.database.write_many(  # for example if a parent folder was indexed
             "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
-            [(as_text(name), image_id) for name, image_id in renamed if names[image_id] != name],
+            [(as_text(photos.names[i]), compared.kept[i]) for i in renamed],
         )
 
     def _update_skipped(self, photos: ListedPhotos) -> None:

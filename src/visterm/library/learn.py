@@ -76,11 +76,12 @@ def learn(
     use_even_if_worse: bool = False,
     cautious: bool = False,
     by_itself: bool = False,
+    quick: bool = False,
     job_id: int | None = None,
     stop: Callable[[], bool] = lambda: False,
     progress: Progress = SILENT,
 ) -> LearningOutcome:
-    """Learn a run from a catalogue; see `Catalogue.learn`."""
+    """Learn a run from a catalogue; see `Catalogue.learn`. With `quick`, a first run keeps its model, and its rows."""
     if stored.folder is None:
         raise StorageError("A catalogue in memory has no features to learn from. Save it, and load it again.")
     with CatalogueJob(stored.jobs, "fit", job_id, stop) as job, stored.writing():
@@ -90,7 +91,7 @@ def learn(
         writer = RowWriter(tagger, stored, run.id)
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
         # The first run that learns the tags of files is compared with none, so it learns from all tagged photos
-        is_first = START in tagger.facts and stored.tags.come_from_files()
+        is_first = START in tagger.facts and stored.tags.come_from_files() and not quick
         tagger, full = (_first_learner(tagger, stored), True) if is_first else (tagger, full)
         train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count, hold_out=not is_first)
         keeps_rows = isinstance(tagger.model, RelearnsTags)
@@ -108,6 +109,7 @@ def learn(
             learned = _fitted_again(
                 tagger, train, held_out, unjudged, synonyms, min_count, progress,
                 lambda _: "stop" if job.cancelled else None,
+                {START: True} if quick else {},  # the default model has still to learn
             )  # fmt: skip
 
         comparison = _comparison_facts(tagger, learned, held_out)
@@ -234,10 +236,11 @@ def _fitted_again(
     min_count: int,
     progress: Progress,
     on_epoch: OnEpoch,
+    facts: Mapping[str, object],
 ) -> Tagger:
     """Return a tagger that was fitted from scratch; the held-out images stop the training of models that can stop.
 
-    `unjudged` are rows of images without feedback.
+    `unjudged` are rows of images without feedback; `facts` are facts of the run, besides the usual ones.
     """
     tree_tags, aliases = _new_tree_tags(tagger, train)
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=synonyms | aliases)
@@ -259,7 +262,7 @@ def _fitted_again(
     if source is not None and SETTING in unfitted.model.takes:
         start_words = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
     learned = learn_rows(unfitted, rows, start_words, progress=progress, on_epoch=on_epoch)
-    learned = learned.changed(facts={**learned.facts, BY_CONTENT: True, "images": len(train)})
+    learned = learned.changed(facts={**learned.facts, BY_CONTENT: True, "images": len(train), **facts})
     return Tagger.of_parts(_with_confidences(learned, train, held_out, None))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, DataError, UserError
 from visterm.core.remote import as_path, is_remote, real_path, start_of_paths
@@ -17,7 +18,7 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import Unsearched, find_images, is_there, is_video, unread_keywords_remark
+from visterm.data.image_folders import NotRead, Unsearched, image_texts, is_there, is_video, unread_keywords_remark
 from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar, union
 from visterm.data.tag_files import KEYWORDS
@@ -57,20 +58,21 @@ class ListedPhotos:
     aliases: Mapping[str, str] = field(default_factory=dict)  # Synonym -> tag, see `Corpus.aliases`
     may_be_gone: Callable[[str], bool] | None = None
     """Path -> whether its photo is gone if the file does not exist. None: True for photos in `root`."""
+    known_paths: list[str | None] | None = None  # `paths`, once they have been computed
+    not_read: NotRead | None = None  # Other files in `root`; None: not counted
 
-    def gone_filter(self) -> Callable[[str], bool] | None:
-        """Return `may_be_gone`, or its default for photos in `root`; None if no photos are to be marked as gone."""
-        root = self.root
-        return self.may_be_gone or (None if root is None else lambda path: is_inside(path, root))
+    def paths(self) -> list[str | None]:
+        """Return the `full_paths` of the images."""
+        return full_paths(self.items) if self.known_paths is None else self.known_paths
 
     def without_links_outside(self) -> ListedPhotos:
         """Return the photos without links that lead out of the searched folder; these are added to `left_out`."""
         if self.root is None or is_remote(self.root):
             return self
-        paths, root = full_paths(self.items), self.root
-        are_outside = [path is not None and not is_remote(path) and not is_inside(path, root) for path in paths]
+        paths, start = self.paths(), start_of_paths(self.root)
+        are_outside = [path is not None and not path.startswith(start) and not is_remote(path) for path in paths]
         if not any(are_outside):
-            return self
+            return replace(self, known_paths=paths)
         positions = [position for position, is_outside in enumerate(are_outside) if not is_outside]
         links = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, are_outside, strict=True) if out]
         return replace(
@@ -79,6 +81,7 @@ class ListedPhotos:
             names=[self.names[position] for position in positions],
             tags=[self.tags[position] for position in positions],
             left_out=(*self.left_out, *links),
+            known_paths=[paths[position] for position in positions],
         )
 
 
@@ -99,11 +102,16 @@ def photos_of(
     root = None if folder is None or is_features(folder) else real_path(folder)
     unsearched = Unsearched()
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
-        names, items = as_images(images, unsearched=unsearched, videos=encoder.reads != "names")
+        searched = root if folder is images and encoder.reads != "names" else None
+        names = [] if searched is None else image_texts(searched, unsearched=unsearched, videos=True)
+        items: Sequence[Any] = names
+        if not names:
+            names, items = as_images(images, unsearched=unsearched, videos=encoder.reads != "names")
         encoder.refuse_unknown(items, only_if_all=True)
         return ListedPhotos(
             _with_arrays(items), names, [None] * len(items), encoder, None, root, root,
             left_out=tuple(unsearched.closed), remarks=unsearched.remarks(),
+            not_read=None if searched is None else unsearched.not_read(videos=True),
         )  # fmt: skip
 
     corpus = read_corpus(None, images, tags)
@@ -117,7 +125,7 @@ def photos_of(
         tag_lists += [None] * len(corpus.untagged)
         if root is not None and encoder.reads != "names":
             listed = {os.fspath(item) for item in items if not isinstance(item, np.ndarray)}
-            videos = [str(path) for path in find_images(root, unsearched=unsearched, videos=True) if is_video(path)]
+            videos = [path for path in image_texts(root, unsearched=unsearched, videos=True) if is_video(path)]
             videos = [path for path in videos if path not in listed]
             names, items = [*names, *videos], [*items, *videos]
             has_keywords = corpus.source in (KEYWORDS, "auto")
@@ -172,8 +180,8 @@ def _tags_of_videos(videos: Sequence[str], remarks: list[str]) -> list[list[str]
     return tags_of_videos
 
 
-def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[ListedPhotos, list[int]]:
-    """Name photos by their paths in indexed folders; also return the positions of the photos in such folders.
+def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[ListedPhotos, NDArray[np.bool_]]:
+    """Name photos by their paths in indexed folders; also return whether each photo is in such a folder.
 
     For the first indexed folder, a name is the path relative to it. Names in further folders begin with the folder's
     own name, because folders often have files with the same name. Photos outside of all indexed folders keep their
@@ -192,16 +200,16 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
         _add_folder(stored, folders, folder)
     if folders != stored_folders:
         stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS_KEY, json.dumps(folders)))
-    names, named_positions = list(photos.names), []
-    for position, path in enumerate(full_paths(photos.items, follow_files=False)):
-        if path is None:
-            continue
-        for folder, prefix in folders.items():
-            if is_inside(path, folder):
-                names[position] = prefix + path.removeprefix(start_of_paths(folder)).replace(os.sep, "/")
-                named_positions.append(position)
+    names, is_named, real_paths = list(photos.names), np.zeros(len(photos.names), np.bool_), photos.paths()
+    starts = [(start_of_paths(folder), prefix) for folder, prefix in folders.items()]
+    are_full = all(path is item for path, item in zip(real_paths, photos.items, strict=True))
+    for position, path in enumerate(real_paths if are_full else full_paths(photos.items, follow_files=False)):
+        for start, prefix in starts:
+            if path is not None and path.startswith(start):
+                names[position] = prefix + path.removeprefix(start).replace(os.sep, "/")
+                is_named[position] = True
                 break
-    return replace(photos, names=names), named_positions
+    return replace(photos, names=names, known_paths=real_paths), is_named
 
 
 def _add_folder(stored: StoredCatalogue, folders: dict[str, str], folder: str) -> None:

@@ -34,6 +34,7 @@ from visterm.learning.word_places import ENCODER
 from visterm.library.catalogue import Catalogue
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.files import is_inside
+from visterm.library.learn import learn
 from visterm.library.learned import NO_TAGS, START, outcome_text
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.models.linear.text_ridge import TextRidge
@@ -42,6 +43,7 @@ from visterm.tagging.tagger import Tagger
 
 MAX_SAMPLE = 100  # Photos from which a network's encoder learns the mean of its rows: they delay the first page
 MAX_WORD_ROWS = 2000  # Photos that say how rows are distributed, for the words of a network
+MANY_PHOTOS = 1000  # From here on, the default model takes longer than people like to wait for their first search
 MAX_NAME_LENGTH = 80  # Letters of a photo folder's name in the name of its catalogue
 
 
@@ -102,6 +104,19 @@ def open_or_start(
     catalogue.index(sample[:MAX_SAMPLE], folder=folder, progress=progress)
     catalogue.stored.close()
     return True
+
+
+def learn_quickly(catalogue: Catalogue, stop: Callable[[], bool], progress: Progress = SILENT) -> None:
+    """Learn the tags of many photos by ridge regression, so that searches find them until `learn_first` is done.
+
+    That takes a small part of the time of the default model. Raises the errors of `Catalogue.learn`.
+    """
+    tagger, stored = catalogue.tagger, catalogue.stored
+    is_due = START in tagger.facts and not len(tagger.vocabulary) and len(catalogue) >= MANY_PHOTOS
+    if is_due and stored.tags.come_from_files():
+        learn(tagger, stored, quick=True, stop=stop, progress=progress)
+        _note_start(stored)
+        catalogue.refresh()
 
 
 def learn_first(catalogue: Catalogue, stop: Callable[[], bool], progress: Progress = SILENT) -> str:

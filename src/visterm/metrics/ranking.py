@@ -332,5 +332,5 @@ def as_matrix(y: Any, estimator: object) -> MatrixLike:
         return y
     words = getattr(estimator, "classes_", None)
     if words is None:
-        raise UserError("Tags are words, but this model was fitted on a matrix: pass one, or fit on lists of tags.")
+        raise UserError("Tags are words, but this model was fitted on a matrix: pass a matrix, or fit on lists.")
     return Vocabulary(words).encode(lists)

@@ -20,6 +20,7 @@ from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import all_products, top_k_products, transposed_for
 from visterm.core.progress import SILENT, Progress
+from visterm.core.selected_rows import SelectedRows
 from visterm.core.types import Matrix, MatrixLike, Ranking
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
@@ -101,6 +102,9 @@ class Annotator(Estimator, ABC):
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Fields of `SideKnowledge` that the model uses. Each is also a setting, which has precedence if it is not None."""
+
+    reads_parts: ClassVar[bool] = False
+    """Whether a fit reads an array part by part, so that it may be `SelectedRows`."""
 
     uses_pair_weights: ClassVar[bool] = False
     """Whether the model uses the field `pair_weights` of `SideKnowledge`; it is not a setting."""
@@ -338,7 +342,10 @@ class Annotator(Estimator, ABC):
         if (lists := lists_of_tags(Y)) is not None:
             vocabulary = Vocabulary.from_lists(lists)
             Y, self.classes_ = vocabulary.encode(lists), vocabulary.tags
-        X = self._check_features(checks.identity_rows(checks.count_rows(Y)) if X is None else X, reset=True)
+        if isinstance(X, SelectedRows):  # a blend has checked the rows that it selects
+            self.n_features_in_ = X.shape[1]
+        else:
+            X = self._check_features(checks.identity_rows(checks.count_rows(Y)) if X is None else X, reset=True)
         Y = checks.check_tags(Y, X.shape[0])
         if checks.is_identity(X):
             self.by_number_ = True
@@ -409,12 +416,10 @@ class Annotator(Estimator, ABC):
             X = checks.identity_rows(self.n_features_in_)
         if sp.issparse(X) and X.dtype.kind in "biuf":
             X = checks.as_csr(X)
-        # Features that need no conversion skip scikit-learn, which is slow to import and would return them unchanged
-        is_checked = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
-        if is_checked and not reset and not hasattr(self, "feature_names_in_"):
-            is_valid = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
-            is_checked = is_valid and checks.all_finite(X.data if sp.issparse(X) else X)
-        if reset or not is_checked or hasattr(self, "feature_names_in_"):
+        has_names = hasattr(self, "feature_names_in_")
+        if not has_names and _is_checked(X) and (reset or X.shape[1] == self.n_features_in_):
+            self.n_features_in_ = X.shape[1]
+        else:
             from sklearn.utils.validation import validate_data
 
             try:
@@ -466,6 +471,14 @@ class Annotator(Estimator, ABC):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # vectors of class numbers are not allowed
         return tags
+
+
+def _is_checked(X: Any) -> bool:
+    """Return whether features need no conversion by scikit-learn, which is slow to import."""
+    is_plain = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
+    if not is_plain or X.ndim != 2 or X.dtype != np.float32 or min(X.shape) == 0:
+        return False
+    return bool(checks.all_finite(X.data if sp.issparse(X) else X))
 
 
 def row_blocks(n: int, row_bytes: int) -> Iterator[slice]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import qr, svd
 from scipy.special import expit
 
 from visterm.core.checks import all_finite, check_count, check_number
@@ -17,6 +18,7 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind
 from visterm.core.products import column_means, dense, product
 from visterm.core.progress import Progress
+from visterm.core.selected_rows import copied
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Floats, Matrix
 from visterm.encoders.onnx_graph import GraphSteps
@@ -31,6 +33,7 @@ MAX_AXES = 512
 """With more features, the network sees the images along this number of principal axes: two to three times as fast, and
 better than standardized features, with features of a network."""
 
+OVERSAMPLES = 10  # Further directions of the random projections (scikit-learn's default)
 MIN_DEVIATION = 1e-3  # Features with less than this share of the mean deviation count as constant
 FINISH_EPOCHS = 4  # Final epochs on all images: a second training from the start would take as long as the first
 
@@ -90,6 +93,8 @@ class Mlp(EpochAnnotator):
         "weight_decay": partial(check_number, least=0, below=1),
     }
 
+    reads_parts: ClassVar[bool] = True
+
     hidden: int = 1024
     dropout: float = 0.5
     learning_rate: float = 0.001
@@ -108,8 +113,10 @@ class Mlp(EpochAnnotator):
         valid = (X[held_out], Y[held_out]) if held_out.size else valid
         with one_blas_thread():
             axes = PrincipalAxes.of(X)
-            training = self._unfinished = NetworkTraining(self, axes, X[training_ids], Y[training_ids], rng)
+            parts = (X[training_ids], Y[training_ids]) if held_out.size else (X, Y)
+            training = self._unfinished = NetworkTraining(self, axes, *parts, rng)
             self._train(training, TrainingState(), self.epochs, training.measure_map(valid), watch)
+            training.drop_rows()
 
         if held_out.size:
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
@@ -170,12 +177,13 @@ class PrincipalAxes(NamedTuple):
     @classmethod
     def of(cls, X: Matrix) -> PrincipalAxes:
         """Standardize up to `MAX_AXES` features; rotate more to their principal axes, with a common scale."""
-        mean = column_means(X)
+        X = X if X.shape[1] > MAX_AXES else copied(X)
+        mean = column_means(copied(X))
         if X.shape[1] > MAX_AXES:
-            from sklearn.utils.extmath import randomized_svd
-
-            rows = randomized_svd(X, MAX_AXES, n_iter=2, random_state=0)[2]
-            deviation = float(np.std(product(X, rows.T) - mean @ rows.T)) or 1.0
+            rows = principal_rows(X, MAX_AXES)
+            coordinates = product(copied(X), rows.T) - mean @ rows.T
+            coordinates -= coordinates.mean()  # NumPy's `std` would copy them
+            deviation = float(np.sqrt(np.square(coordinates, out=coordinates).mean())) or 1.0
             return cls(mean.astype(np.float32), np.asarray(rows.T / deviation, np.float32))
 
         squares: Any = sp.csr_array(X).power(2).mean(0) if sp.issparse(X) else np.square(X, dtype=np.float64).mean(0)
@@ -186,7 +194,29 @@ class PrincipalAxes(NamedTuple):
 
     def rows(self, X: Matrix) -> Floats:
         """Return the coordinates of images, shape (n_images, n_axes)."""
-        return np.asarray(product(X, self.axes) - self.mean @ self.axes, np.float32)
+        return np.asarray(product(copied(X), self.axes) - self.mean @ self.axes, np.float32)
+
+
+def principal_rows(X: Matrix, n_axes: int) -> Floats:
+    """Return the first right singular vectors of rows, shape (n_axes, n_features), by random projections.
+
+    They are those of scikit-learn's ``randomized_svd(X, n_axes, n_iter=2, random_state=0)``, which holds two more
+    arrays of the size of the projections, and a copy of `SelectedRows` all the time.
+    """
+    if X.shape[0] < X.shape[1] or sp.issparse(X):
+        from sklearn.utils.extmath import randomized_svd
+
+        return np.asarray(randomized_svd(copied(X), n_axes, n_iter=2, random_state=0)[2])
+    Q: Any = np.random.RandomState(0).normal(size=(X.shape[1], n_axes + OVERSAMPLES)).astype(np.float32)
+    for _ in range(2):
+        Q = copied(X) @ Q
+        Q = copied(X).T @ Q
+    Q = copied(X) @ Q
+    Q = qr(Q, mode="economic", check_finite=False, overwrite_a=True)[0]
+    left, _, rows = svd(Q.T @ copied(X), full_matrices=False)
+    Q = Q @ left
+    signs = np.where(Q.max(axis=0) >= -Q.min(axis=0), 1, -1)  # so that the largest coordinate of images is positive
+    return np.asarray((rows * signs[:, None])[:n_axes], np.float32)
 
 
 class NetworkTraining:
@@ -209,6 +239,10 @@ class NetworkTraining:
         """Return this training, on other images from now on."""
         self._rows, self._given = self.axes.rows(X), sp.csr_array(Y > 0, dtype=np.float32)
         return self
+
+    def drop_rows(self) -> None:
+        """Free the memory of the images; a finished training continues `on` others."""
+        self._rows = self._rows[:0]
 
     def measure_map(self, valid: Judged) -> Measure | None:
         """Return a function that measures the MAP of the weights on validation images with tags, or None without any.

@@ -104,7 +104,7 @@ class WriterLock:
         assert self.path is not None
         return InUseError(
             f"{self.path.parent} is in use by {holder}, which is writing rows into it. Wait until it is done; searches "
-            "and feedback go on meanwhile."
+            "and corrections continue."
         )
 
 
@@ -254,7 +254,9 @@ class StoredCatalogue:
         cached: dict[int, ImageLocation] = self.database.keep("locations", dict)
         locations = {int(i): location for i in ids if (location := cached.get(int(i))) is not None}
         uncached_ids = [int(i) for i in ids if int(i) not in locations]
-        rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(uncached_ids),))
+        rows: list[Any] = []
+        if uncached_ids:
+            rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(uncached_ids),))
 
         statement = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
         [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, statement))

@@ -30,8 +30,9 @@ MAX_RANKED_HIDDEN = 200
 """Maximum number of hidden rows that a search ranks and then drops; with more, it reads the visible rows only."""
 
 MAX_K = 1600  # Maximum number of results of a search with an index; searches for more results are exact
-MAX_SAMPLED_ROWS = 4096  # Approximate maximum number of rows that `CurrentRows.highest` uses
-MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached maxima
+MAX_SAMPLED_ROWS = 4096
+MAX_KEPT_BYTES = 2**26  # Maximum size of the products of all rows with single queries that a part keeps
+MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached products
 
 
 @dataclass(eq=False)
@@ -48,7 +49,7 @@ class CurrentRows:
     # (frame id, video id) of all frames except first frames, ordered by video; shape (n, 2)
     frames: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
     _sample: Matrix | None = field(default=None, init=False, repr=False)
-    _cached_maxima: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
+    _cached_products: dict[bytes, Floats] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
@@ -91,8 +92,19 @@ class CurrentRows:
             dense_queries = block.toarray() if isinstance(block, sp.csr_array) else block
 
             best = [part.best(dense_queries, k, rows) for part, rows in zip(self.parts, positions, strict=True)]
-            ranking.ids[queries], ranking.scores[queries] = merged(best, k)
+            ranking.ids[queries], ranking.scores[queries] = merged(best, k) if len(best) > 1 else best[0]
         return ranking
+
+    def proposed(self, q: Matrix, k: int, n: int) -> Ints:
+        """Return the ascending ids of `n` images, or a few more, that include nearly all of the `k` best.
+
+        Those that an index proposes are not scored. `q` has the shape (1, width).
+        """
+        if len(self.frames):
+            return np.sort(self.search(q, n).ids[0])
+        Q = as_rows(q, "q", self.width)
+        queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
+        return np.sort(np.concatenate([part.proposed(queries, k, n) for part in self.parts]))
 
     def _search_with_videos(self, Q: Matrix, k: int, ids: Ints | None) -> Ranking:
         """Search all frames, and return each video once, with its best frame's score."""
@@ -158,24 +170,21 @@ class CurrentRows:
         np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), rows.products(q, frames[:, 0], unit=unit))
         return products[inverse]
 
-    def highest(self, q: Matrix) -> Floats:
-        """Return each query row's largest product with any row, shape (n_queries,); -inf without rows.
-
-        Of more than `MAX_SAMPLED_ROWS` rows, only about this number of evenly spaced rows are used, to save time.
-        """
-        Q, maxima = as_rows(q, "q", self.width, allow_vector=True), self._cached_maxima
+    def sampled_products(self, q: Matrix) -> Floats:
+        """Return the products of query rows with up to `MAX_SAMPLED_ROWS` evenly spaced rows, (n_rows, n_queries)."""
+        Q, cached = as_rows(q, "q", self.width, allow_vector=True), self._cached_products
         if self._sample is None:
             ids = self.frames_apart.ids if len(self.frames) else self.ids
             self._sample = self.rows(ids[:: -(-len(ids) // MAX_SAMPLED_ROWS) or 1])
-        highest = np.empty(Q.shape[0], np.float32)
+        products = np.empty((Q.shape[0], self._sample.shape[0]), np.float32)
         for i, row in enumerate(Q.toarray() if isinstance(Q, sp.csr_array) else Q):
             key = row.tobytes()  # searches often repeat the same words
-            if key not in maxima:
-                if len(maxima) * row.nbytes > MAX_BLOCK_BYTES:
-                    maxima.clear()
-                maxima[key] = float((self._sample @ row).max(initial=-np.inf))
-            highest[i] = maxima[key]
-        return highest
+            if key not in cached:
+                if len(cached) * products[i].nbytes > MAX_BLOCK_BYTES:
+                    cached.clear()
+                cached[key] = self._sample @ row
+            products[i] = cached[key]
+        return products.T
 
     def rows(self, ids: ArrayLike) -> Matrix:
         """Return the rows of images, in the order of `ids`; for a video the row of its first frame.
@@ -201,7 +210,9 @@ class CurrentRows:
         positions_in_parts = []
         for part in self.parts:
             positions = part.positions(requested)
-            positions_in_parts.append((part, positions, np.searchsorted(requested, part.ids[positions])))
+            is_all = part.ascending and len(positions) == len(requested)
+            targets = np.arange(len(requested)) if is_all else np.searchsorted(requested, part.ids[positions])
+            positions_in_parts.append((part, positions, targets))
         if sum(len(targets) for _, _, targets in positions_in_parts) < len(requested):
             missing_ids = np.setdiff1d(requested, self.frames_apart.ids)
             raise DataError(f"The image {missing_ids[0]} has no row of the current run ({len(missing_ids)} have none).")
@@ -227,8 +238,8 @@ class Candidates(Protocol):
 
     n_rows: int
 
-    def candidates(self, q: Floats, k: int) -> Ints:
-        """Return ascending positions of rows, with most of the `k` best rows."""
+    def candidates(self, q: Floats, k: int, n: int | None = None) -> Ints:
+        """Return ascending positions of `n` rows (None: enough to choose from) with most of the `k` best rows."""
 
 
 @dataclass(eq=False)
@@ -276,7 +287,7 @@ class Part(ABC):
             i = positions_of(ids, self.ids if order is None else self.ids[order])
             i = i[i >= 0]
             positions = i if order is None else np.sort(order[i])
-        return np.setdiff1d(positions, self.hidden, assume_unique=True) if len(self.hidden) else positions
+        return self._without_hidden(positions)
 
     def best(self, Q: Floats, k: int, positions: Ints | None = None) -> Ranking:
         """Find up to `k` best visible rows per query, optionally only among `positions`; ties are sorted by id."""
@@ -318,16 +329,33 @@ class Part(ABC):
 
         Returns None if the candidates may be too few.
         """
-        k, rankings = min(k, len(self)), []
+        k, rankings, later = min(k, len(self)), [], self._later
         if not 0 < k <= MAX_K:
             return None
-        later = np.setdiff1d(np.arange(index.n_rows, len(self.ids)), self.hidden, assume_unique=True)
         for q in Q[:, None, :]:
-            candidates = np.setdiff1d(index.candidates(q, k), self.hidden, assume_unique=True)
+            candidates = self._without_hidden(index.candidates(q, k))
             if len(candidates) < min(k, len(self) - len(later)):
                 return None
-            rankings.append(merged([self.best(q, k, rows) for rows in (candidates, later) if len(rows)], k))
+            best = self.best(q, k, candidates)
+            rankings.append(merged([best, self.best(q, k, later)], k) if len(later) else best)
         return Ranking(*map(np.concatenate, zip(*rankings, strict=True)))
+
+    def proposed(self, Q: Floats, k: int, n: int) -> Ints:
+        """Return the ids of `n` visible rows, or a few more, with nearly all of the `k` best; see `CurrentRows`."""
+        if self.index is not None and n <= MAX_K:
+            candidates = self._without_hidden(self.index.candidates(Q, k, n))
+            if len(candidates) >= min(k, len(self) - len(self._later)):
+                return np.concatenate([self.ids[candidates], self.best(Q, n, self._later).ids[0]])
+        best: Ints = self.best(Q, n).ids[0]
+        return best
+
+    @cached_property
+    def _later(self) -> Ints:
+        """Ascending positions of the visible rows that were added after the index was built."""
+        return self._without_hidden(np.arange(self.index.n_rows if self.index else 0, len(self.ids)))
+
+    def _without_hidden(self, positions: Ints) -> Ints:
+        return np.setdiff1d(positions, self.hidden, assume_unique=True) if len(self.hidden) else positions
 
     @cached_property
     def ascending(self) -> bool:
@@ -353,13 +381,30 @@ class ArrayPart(Part):
 
     def products(self, Q: Floats, positions: Ints | None = None) -> Floats:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
+        reads_some = positions is not None
         if positions is None and len(self.hidden):
             positions = self.visible
         rows = self.rows if positions is None else self.rows[positions]
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
-            if 0 < len(Q) <= MAX_SINGLE_QUERIES and isinstance(rows, np.ndarray):
+            if not 0 < len(Q) <= MAX_SINGLE_QUERIES or not isinstance(rows, np.ndarray):
+                return np.asarray(rows @ Q.T, np.float32)
+            if reads_some:
                 return np.stack([rows @ q for q in Q]).T
-            return np.asarray(rows @ Q.T, np.float32)
+            return np.stack([self._kept_products(rows, q) for q in Q]).T
+
+    def _kept_products(self, rows: Floats, q: Floats) -> Floats:
+        """Return the products of all visible rows with a query; they are kept, as searches repeat the same words."""
+        kept, key = self._kept, q.tobytes()
+        if (products := kept.get(key)) is None:
+            products = rows @ q
+            if (len(kept) + 1) * products.nbytes > MAX_KEPT_BYTES:
+                kept.clear()
+            kept[key] = products
+        return products
+
+    @cached_property
+    def _kept(self) -> dict[bytes, Floats]:
+        return {}
 
     def _best_of_blocks(self, Q: Floats, k: int, positions: Ints | None) -> Ranking:
         step = max(1, MAX_BLOCK_BYTES // (4 * len(Q)))

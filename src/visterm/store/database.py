@@ -44,12 +44,14 @@ To change the tables, raise `FORMAT` by one, edit ``schema.sql``, and add a migr
 keeps everything that people entered: tags, judgements, history. Never edit a released migration.
 """
 
-FILE_TAGS_TRIGGERS = tuple(
-    f"CREATE TEMP TRIGGER file_tags_{event} AFTER {event} ON main.given WHEN {row}.source = 'file' BEGIN "
-    "INSERT INTO meta VALUES ('file tags', hex(randomblob(8))) ON CONFLICT DO UPDATE SET value = excluded.value; END"
-    for event, row in (("INSERT", "new"), ("UPDATE", "old"), ("DELETE", "old"))
+TAG_TRIGGERS = tuple(
+    f"CREATE TEMP TRIGGER {table}_{event}_{row} AFTER {event} ON main.{table} BEGIN INSERT INTO meta VALUES "
+    f"({source.format(row)} || ' tags ' || {row}.tag_id, hex(randomblob(8))) "
+    "ON CONFLICT DO UPDATE SET value = excluded.value; END"
+    for table, source in (("given", "{}.source"), ("verdicts", "'person'"))
+    for event, row in (("INSERT", "new"), ("UPDATE", "old"), ("UPDATE", "new"), ("DELETE", "old"))
 )
-"""Triggers of a connection, which change a value whenever a tag from a tag file is stored or removed."""
+"""Triggers of a connection, which change a value of a tag whenever a file or a person gives, judges or removes it."""
 
 WHO: ContextVar[str] = ContextVar("who", default="")
 """Who gives the tags and verdicts that are stored; empty: not known."""
@@ -173,6 +175,13 @@ class Database:
         """Run a SELECT statement, and return all its rows."""
         with self._connection() as connection:
             return connection.execute(statement, values).fetchall()
+
+    def batches(self, statement: str, values: Values = (), size: int = 10_000) -> Iterator[list[Any]]:
+        """Run a SELECT statement, and yield its rows in lists of up to `size`, so that not all are in memory."""
+        with self._connection() as connection:
+            cursor = connection.execute(statement, values)
+            while batch := cursor.fetchmany(size):
+                yield batch
 
     def value(self, statement: str, values: Values = ()) -> Any:
         """Run a SELECT statement, and return the first value of its first row, or None."""
@@ -452,7 +461,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _add_triggers(connection: sqlite3.Connection) -> None:
-    for statement in FILE_TAGS_TRIGGERS:
+    for statement in TAG_TRIGGERS:
         connection.execute(statement)
 
 

@@ -46,7 +46,7 @@ class ImageRecord:
     height: int
     file_type: str  # From the suffix of the file name: "jpeg", "png"
     taken: str | None  # ISO 8601, in the camera's local time
-    # UTC: when it was added, and when it was last found unchanged
+    # UTC: when it was added, and when its file last changed or moved
     added: str
     seen: str
     phash: int | None  # Perceptual hash: 64 bits as a signed number
@@ -59,12 +59,14 @@ class ImageRecord:
 
 
 class ImageState(NamedTuple):
-    """Id, size, time and hash of a file, to detect changes."""
+    """Path, id, size, time, hash and name of a file, to detect changes."""
 
+    path: str
     id: int
     n_bytes: int
     mtime_ns: int
     sha256: str
+    name: str
 
 
 class Images(CatalogueTable):
@@ -136,10 +138,6 @@ class Images(CatalogueTable):
         hidden_ids = "SELECT value FROM json_each((SELECT value FROM meta WHERE key = 'hidden'))"
         return self._select(f"WHERE state = 'gone' AND id IN ({hidden_ids}) ORDER BY id")
 
-    def mark_seen(self, image_ids: Iterable[int]) -> None:
-        """Record that images have just been found unchanged."""
-        self._database.write(f"UPDATE images SET seen = ? WHERE {AMONG}", (now(), as_list(image_ids)))
-
     def mark_reviewed(self, image_ids: Iterable[int], reviewed: bool = True) -> None:
         """Record that a person has just reviewed the tags of images, or undo that."""
         at = now() if reviewed else None
@@ -167,10 +165,9 @@ class Images(CatalogueTable):
         """Return all images in a state, by id."""
         return self._select("WHERE state = ? ORDER BY id", state)
 
-    def files(self) -> dict[str, ImageState]:
-        """Return path -> state of all present files, to compare with folders on disk."""
-        statement = "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
-        return {path: ImageState(*state) for path, *state in self._database.rows(statement)}
+    def files(self) -> dict[str, int]:
+        """Return path -> id of all present files."""
+        return dict(self._database.rows("SELECT path, id FROM images WHERE state = 'here' AND path IS NOT NULL"))
 
     def without_rows(self, run_id: int) -> list[int]:
         """Return the ids of present images that have no row of a run yet."""

@@ -15,10 +15,11 @@ import statistics
 import threading
 import time
 import timeit
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -93,9 +94,10 @@ class RowIndex:
             self._index = self._read() if self._index is None else self._index
         return self._index
 
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Return ascending positions of rows, with most of the `k` best rows."""
-        return self.search_lists(q, self.settings.n_probed(k), self.settings.fetched * max(1, math.ceil(k / K)))
+    def candidates(self, q: NDArray[np.float32], k: int, n: int | None = None) -> NDArray[np.int64]:
+        """Return ascending positions of `n` rows (None: as many as were measured) with most of the `k` best rows."""
+        n = self.settings.fetched * max(1, math.ceil(k / K)) if n is None else n
+        return self.search_lists(q, self.settings.n_probed(k), n)
 
     def write(self, path: Path) -> None:
         """Write the index to a file atomically, and wait for the disk."""
@@ -163,16 +165,21 @@ def build_index(part: Part, queries: NDArray[np.floating]) -> RowIndex:
 
     exact_time = statistics.median(timeit.repeat(lambda: part.best(queries[:1], K), number=1, repeat=5))
 
-    def search(q: NDArray[np.float32], trial: IndexSettings) -> NDArray[np.int64]:
-        candidates = RowIndex(trial, lambda: index).search_lists(q, trial.probed, trial.fetched)
-        part.best(q, K, candidates)  # as in a real search
-        return candidates
-
-    trials = [  # with more candidates, fewer lists may be enough
-        [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time) for probed in probe_counts(n_lists // 2)]
-        for fetched in CANDIDATE_COUNTS
-    ]
-    return RowIndex(best_settings(search, trials, queries, part.best(queries, K).ids), lambda: index)
+    best, trials = part.best(queries, K).ids, []
+    for fetched in CANDIDATE_COUNTS:  # with more candidates, fewer lists may be enough
+        for probed in probe_counts(n_lists // 2):
+            settings = IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time)
+            row_index, shares, seconds = RowIndex(settings, lambda: index), list[float](), list[float]()
+            for q, best_ids in zip(queries[:, None, :], best, strict=True):
+                began = time.perf_counter()
+                candidates = row_index.search_lists(q, probed, fetched)
+                part.best(q, K, candidates)  # as in a real search
+                seconds.append(time.perf_counter() - began)
+                shares.append(np.isin(best_ids, candidates).mean())
+            trials.append(replace(settings, recall=cautious_recall(shares), seconds=statistics.median(seconds)))
+            if trials[-1].recall >= MIN_RECALL:
+                break
+    return RowIndex(max(trials, key=attrgetter("merit")), lambda: index)
 
 
 def settings_of(facts: str) -> IndexSettings:
@@ -201,44 +208,16 @@ def cautious_recall(shares: Sequence[float]) -> float:
 
 
 def probe_counts(max_lists: int) -> Iterator[int]:
-    """Yield numbers of lists to search: 4, then 1.5 times the previous number, up to `max_lists`."""
+    """Yield numbers of lists to search: 4, then 1.25 times the previous number, up to `max_lists`."""
     probed = 4
     while probed <= max_lists:
         yield probed
-        probed += probed // 2
+        probed += probed // 4
 
 
 def is_installed() -> bool:
     """Return whether faiss is installed."""
     return find_spec("faiss") is not None
-
-
-def best_settings(
-    search: Callable[[NDArray[np.float32], IndexSettings], NDArray[np.int64]],
-    trials: Iterable[Iterable[IndexSettings]],
-    queries: NDArray[np.float32],
-    best: NDArray[np.int64],
-) -> IndexSettings:
-    """Measure settings, and return the fastest accurate settings, or else the settings with the highest recall.
-
-    Each row of `trials` has an increasing number of lists and is tried up to its first accurate settings. `search`
-    returns ids for one query, shape (1, width); `best` are the ids of an exact search, shape (n_queries, k).
-    """
-    best_trial: IndexSettings | None = None
-    for settings_by_lists in trials:
-        for trial in settings_by_lists:
-            shares, seconds = [], []
-            for q, best_ids in zip(queries[:, None, :], best, strict=True):
-                start = time.perf_counter()
-                ids = search(q, trial)
-                seconds.append(time.perf_counter() - start)
-                shares.append(np.isin(best_ids, ids).mean())
-            trial = replace(trial, recall=cautious_recall(shares), seconds=statistics.median(seconds))
-            best_trial = trial if best_trial is None or trial.merit > best_trial.merit else best_trial
-            if trial.recall >= MIN_RECALL:
-                break
-    assert best_trial is not None
-    return best_trial
 
 
 @contextmanager

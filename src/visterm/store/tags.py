@@ -30,7 +30,12 @@ BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))" 
 
 MAX_CACHED_TAGS, MAX_DERIVED = 5000, 128  # Maximum number of tags with cached judgements, and of derived answers
 MAX_CACHED_BYTES = 2**27  # Maximum total size of both
-FILE_TAGS_VERSION = "SELECT value FROM meta WHERE key = 'file tags'"  # See `database.FILE_TAGS_TRIGGERS`
+TAG_VERSIONS = (
+    "SELECT group_concat(f.value), group_concat(p.value) FROM tags LEFT JOIN meta AS f ON f.key = 'file tags ' || "
+    "tags.id LEFT JOIN meta AS p ON p.key = 'person tags ' || tags.id WHERE tags.key IN "
+    "(SELECT value FROM json_each(?))"
+)
+"""Values that change whenever tag files, or people, say something new of the tags with the bound keys."""
 
 
 class ActiveTags(NamedTuple):
@@ -404,36 +409,39 @@ class ManualJudgements(CatalogueTable):
     """Cache of people's judgements of tags, and of answers derived from them, until the judgements change."""
 
     _tags: Tags
-    _cache: dict[tuple[str, ...], tuple[object, list[Ids], TagJudgements]] = field(default_factory=dict, init=False)
-    _of_files: dict[tuple[str, ...], tuple[object, Ids]] = field(default_factory=dict, init=False)
+    # Keys of a tag -> state of the database that it was compared with, versions, parts, judgements
+    _cache: dict[tuple[str, ...], tuple[object, Sequence[object], list[Ids], TagJudgements]] = field(
+        default_factory=dict, init=False
+    )
     _derived: dict[Hashable, tuple[Sequence[object], Any]] = field(default_factory=dict, init=False)
     _n_bytes: int = field(default=0, init=False)  # Of all that came into the caches since they were empty
 
     def of_tag(self, keys: Sequence[str]) -> TagJudgements:
         """Return people's judgements of a tag with these keys; the same object until the judgements change.
 
-        Tags from tag files count as given. Only this tag's records are read; those from tag files, which may be of all
-        images, only after a tag of any file has changed.
+        Tags from tag files count as given. Only this tag's records are read, and only after one of them has changed;
+        those from tag files, which may be of all images, only after one of a file has.
         """
-        version, key = self._database.keep("version of judgements", object), tuple(keys)  # new after any change
-        cached_version, cached_parts, cached = self._cache.get(key, (None, [], None))
-        if cached is not None and cached_version is version:
+        state, key = self._database.keep("state of judgements", object), tuple(keys)  # new after any change
+        compared_with, versions, parts, cached = self._cache.get(key, (None, (), [], None))
+        if cached is not None and compared_with is state:
             return cached
 
         active, keys_text = self._tags.active(), json.dumps(keys)
         # Versions are read before what they are of: after a change in between, all is read again at the next search
-        files_version = self._database.keep("version of tags of files", lambda: self._database.value(FILE_TAGS_VERSION))
-        read_version, of_files = self._of_files.get(key, ("", NO_IDS))
-        if read_version != files_version:
-            of_files = _ids_in(self._database.value(OF_FILES, (keys_text,)))
-        texts = dict(self._database.rows(judged_sql(active), (keys_text, *active.values * 2)))
-        parts = [of_files, *(_ids_in(texts.get(kind)) for kind in (2, 1, -1, 3))]
-        if cached is None or not all(map(np.array_equal, cached_parts, parts)):
-            _, given, accepted, rejected, doubted = parts
-            given = union(without(of_files, doubted), given)
-            cached = TagJudgements(given, union(given, accepted), without(rejected, accepted))
-            self._make_room([*parts, *cached])
-        self._of_files[key], self._cache[key] = (files_version, of_files), (version, parts, cached)
+        new_versions = [*self._database.rows(TAG_VERSIONS, (keys_text,))[0], state if active.values else None]
+        if cached is None or new_versions != versions:
+            is_of_file_new = cached is None or new_versions[0] != versions[0]
+            of_files = _ids_in(self._database.value(OF_FILES, (keys_text,))) if is_of_file_new else parts[0]
+            texts = dict(self._database.rows(judged_sql(active), (keys_text, *active.values * 2)))
+            new_parts = [of_files, *(_ids_in(texts.get(kind)) for kind in (2, 1, -1, 3))]
+            if cached is None or not all(map(np.array_equal, parts, new_parts)):
+                _, given, accepted, rejected, doubted = new_parts
+                given = union(without(of_files, doubted), given)
+                cached = TagJudgements(given, union(given, accepted), without(rejected, accepted))
+                self._make_room([*new_parts, *cached])
+            versions, parts = new_versions, new_parts
+        self._cache[key] = state, versions, parts, cached
         return cached
 
     def _make_room(self, added: Iterable[object]) -> None:
@@ -442,7 +450,7 @@ class ManualJudgements(CatalogueTable):
         if len(self._derived) >= MAX_DERIVED:
             self._derived = {}
         if len(self._cache) >= MAX_CACHED_TAGS or self._n_bytes > MAX_CACHED_BYTES:
-            self._of_files, self._cache, self._derived, self._n_bytes = {}, {}, {}, 0
+            self._cache, self._derived, self._n_bytes = {}, {}, 0
 
     def remembered(self, key: Hashable, sources: Sequence[object]) -> Any:
         """Return the cached answer for a key if it was derived from the same objects `sources`, compared by identity.

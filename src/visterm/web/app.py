@@ -16,6 +16,7 @@ from visterm.core.errors import VistermError
 from visterm.core.types import Place
 from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
+from visterm.web.direct import DirectAnswers
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import MetricsMiddleware
 from visterm.web.pages import browse, duplicates, library, picture, review, review_grid, write
@@ -66,13 +67,16 @@ def create_app(
     pages = (search_page, browse, picture, review, review_grid, tags_page, library, duplicates, write)
     for page in (static_files, *(module.router for module in pages), router):  # first: a router's first match is slow
         app.include_router(page)
-    for module in (search, images, about, tags, jobs, vision):
+    modules = (search, images, about, tags, jobs, vision)
+    for module in modules:
         dependencies = [] if module is about else [Depends(refuse_unknown)]  # health checks may add any parameters
         app.include_router(module.router, prefix=PREFIX, dependencies=dependencies)
 
     app.include_router(label_studio)
+    routes = [route for module in modules if module is not about for route in module.router.routes]
+    app.add_middleware(DirectAnswers, service=service, prefix=PREFIX, routes=routes)  # innermost layer first
     max_bytes, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
-    app.add_middleware(BodyLimit, bodies=service.bodies, max_bytes=max_bytes, seconds=seconds)  # innermost layer first
+    app.add_middleware(BodyLimit, bodies=service.bodies, max_bytes=max_bytes, seconds=seconds)
     app.add_middleware(Security, access=service.access)
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -30,14 +31,14 @@ class Batcher:
         self, process: Callable[[Sequence[PictureToTag]], Sequence[list[Tag] | Exception]], work: Work, max_items: int
     ) -> None:
         self._process, self._work, self._max_items = process, work, max_items
-        self._waiting: deque[tuple[PictureToTag, asyncio.Future[list[Tag]]]] = deque()
+        self._waiting: deque[tuple[float, PictureToTag, asyncio.Future[list[Tag]]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     async def ask(self, item: PictureToTag) -> list[Tag]:
         """Process one picture with others, and return its tags. Raises HttpError (503) if too many wait."""
         with self._work.slot():
             future: asyncio.Future[list[Tag]] = asyncio.get_running_loop().create_future()
-            self._waiting.append((item, future))
+            self._waiting.append((time.monotonic(), item, future))
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._process_waiting())
             return await future
@@ -45,14 +46,15 @@ class Batcher:
     async def _process_waiting(self) -> None:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(self._max_items, len(self._waiting)))]
-            batch = [(item, future) for item, future in batch if not future.done()]  # else its client has disconnected
+            batch = [entry for entry in batch if not entry[-1].done()]  # else its client has disconnected
             if not batch:
                 continue
+            self._work.note_start(batch[0][0])
             try:
-                results = await self._work.do(self._process, [item for item, _ in batch])
+                results = await self._work.do(self._process, [item for _, item, _ in batch])
             except Exception as error:
                 results = [error] * len(batch)
-            for (_, future), result in zip(batch, results, strict=True):
+            for (*_, future), result in zip(batch, results, strict=True):
                 if future.done():
                     continue
                 if isinstance(result, Exception):

@@ -74,9 +74,8 @@ ROUTES: dict[tuple[Role, str], str] = {
 """(Role, method) -> the addresses for which a person needs the role."""
 
 _PATTERNS = [
-    (method, re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))), role)
+    (method, re.compile("|".join(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)) for path in paths.split())), role)
     for (role, method), paths in ROUTES.items()
-    for path in paths.split()
 ]
 
 

@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 import time
+from array import array
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,9 @@ SWITCH_SECONDS = 0.001
 """Time after which a computing thread lets others run. An answer waits for two switches, and Python's 5 ms add up."""
 
 KEEP_ALIVE_SECONDS = 30
+IDLE_SECONDS = 1.0  # After an answer, a connection is not closed for this time: its client may be sending
+LINGER_SECONDS = 2.0  # Time in which the client of a refused connection can read the answer
+MAX_TAKEN_AT_ONCE = 64  # Connections that a worker takes from the supervisor, before it goes on answering
 TICKS_PER_SECOND = 10  # Ticks of uvicorn's main loop
 END_SECONDS = 5  # Time for open requests when the service ends
 LIMITED_LOGGERS = ("asyncio", "uvicorn.error", "python_multipart.multipart")
@@ -91,7 +95,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         n_open, self._n_taken = member.figures.gauge("connections"), member.figures.gauge("taken")
         max_open = -(-max_connections() // member.n_workers)
-        self._connections = Connections(max_open, n_open=n_open)
+        self._connections = Connections(max_open, max_backlog() // 2, n_open=n_open)
         self._n_workers, self._on_ready, self._channel, self._on_news = member.n_workers, on_ready, channel, on_news
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -130,24 +134,29 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _receive(self, channel: socket.socket, new_protocol: Callable[..., asyncio.Protocol]) -> None:
-        """Receive a connection or news from the supervisor; stop if the supervisor has ended."""
+        """Receive connections and news from the supervisor; stop if the supervisor has ended."""
         loop = asyncio.get_running_loop()
         state = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
-        assert hasattr(socket, "recv_fds")  # otherwise there is no supervisor
-        message, descriptors, *_ = socket.recv_fds(channel, 1, 1)
         coroutines: list[Coroutine[object, object, object]] = []
-        for descriptor in descriptors:
-            self._n_taken.value += 1
-            client = socket.socket(fileno=descriptor)
-            client.setblocking(False)
-            client.set_inheritable(False)
-            coroutines.append(loop.connect_accepted_socket(lambda: new_protocol(**state, _loop=loop), client))
+        for _ in range(MAX_TAKEN_AT_ONCE):
+            try:
+                message, ancillary, *_ = channel.recvmsg(1, socket.CMSG_LEN(4), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            descriptors = [number for _, _, content in ancillary for number in array("i", content)]
+            for descriptor in descriptors:
+                self._n_taken.value += 1
+                client = socket.socket(fileno=descriptor)
+                client.setblocking(False)
+                client.set_inheritable(False)
+                coroutines.append(loop.connect_accepted_socket(lambda: new_protocol(**state, _loop=loop), client))
 
-        if not message:
-            loop.remove_reader(channel)
-            self.should_exit = True
-        elif not descriptors and self._on_news is not None:
-            coroutines.append(self._on_news())
+            if not message:
+                loop.remove_reader(channel)
+                self.should_exit = True
+                break
+            if not descriptors and self._on_news is not None:
+                coroutines.append(self._on_news())
 
         for coroutine in coroutines:
             task = loop.create_task(coroutine)
@@ -186,17 +195,18 @@ class Connections:
     arrive in `HEADER_SECONDS`.
     """
 
-    def __init__(self, max_open: int, *, n_open: SharedCount | None = None) -> None:
-        self.max_open = max_open
+    def __init__(self, max_open: int, max_refused: int = 0, *, n_open: SharedCount | None = None) -> None:
+        self.max_open, self.max_refused = max_open, max_refused
         self._n_open = n_open or Figures().gauge("connections")
         self.open: set[HttpConnection] = set()
+        self.refused: set[HttpConnection] = set()  # Those whose clients are reading why, at most `max_refused`
 
     def add(self, new: HttpConnection) -> bool:
         """Add a connection; return False if there are too many."""
         client_connections = [connection for connection in self.open if connection.client == new.client]
         rivals = client_connections if len(client_connections) >= max(self.max_open // 2, 1) else self.open
         if rivals is client_connections or len(self.open) >= self.max_open:
-            idle_connections = [connection for connection in rivals if not connection.is_busy]
+            idle_connections = [connection for connection in rivals if connection.is_idle]
             if not idle_connections:
                 return False
             most_overdue = min(idle_connections, key=lambda connection: connection.closing_order())
@@ -208,12 +218,13 @@ class Connections:
 
     def remove(self, old: HttpConnection) -> None:
         """Remove a connection that is closed."""
+        self.refused.discard(old)
         self.open.discard(old)
         self._n_open.value = len(self.open)
 
     def sweep(self) -> None:
         """Close the connections whose time is over; call it about once a second."""
-        for connection in list(self.open):
+        for connection in [*self.open, *self.refused]:
             connection.check(time.monotonic())
 
 
@@ -228,6 +239,7 @@ class HttpConnection(asyncio.Protocol):
         self._waiting_since: float | None = time.monotonic()  # for a request; None: not waiting
         self._unread_since: float | None = None  # since when the client has not read the answer; None: it reads
         self._last_received, self._has_received, self.client = 0.0, False, ""
+        self._refused_at: float | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -235,23 +247,36 @@ class HttpConnection(asyncio.Protocol):
         cycle = self._inner.cycle
         return cycle is not None and not cycle.response_complete
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is answered, and none was just now: then the next one may be on its way."""
+        answered = self._waiting_since is None and time.monotonic() - self._last_received < IDLE_SECONDS
+        return not self.is_busy and not answered
+
     def closing_order(self) -> tuple[bool, float]:
         """Return a sort key that puts the connection first whose request is most overdue."""
         since = self._waiting_since
         return (since is None, self._last_received if since is None else since)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Add the connection, or refuse it."""
-        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        # asyncio does this for some sockets only; otherwise the second part of an answer waits 40 ms for the client
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = transport.get_extra_info("peername")
         self.client = str(peer[0]) if peer else ""
         if ":" in self.client:  # IPv6: its network, as one client can use many addresses
             self.client = str(ipaddress.ip_network((self.client.partition("%")[0], 64), strict=False))
-        self._inner.connection_made(transport)
+        self._inner.connection_made(_JoinedWrites(transport))
         if not self._connections.add(self):
+            self._refused_at = time.monotonic()
+            if len(self._connections.refused) >= self._connections.max_refused:
+                transport.abort()
+                return
+            self._connections.refused.add(self)  # closed with an unread request, the client would not get the answer
             transport.write(_BUSY_ANSWER)
-            transport.close()
+            if transport.can_write_eof():
+                transport.write_eof()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Remove the connection."""
@@ -260,6 +285,8 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass data on, and note when a request began to arrive."""
+        if self._refused_at is not None:
+            return
         self._has_received = True
         self._last_received = time.monotonic()
         self._inner.data_received(data)
@@ -284,6 +311,10 @@ class HttpConnection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """Close the connection if its time is over."""
+        if self._refused_at is not None:
+            if now - self._refused_at > LINGER_SECONDS:
+                self._transport.abort()
+            return
         if self._unread_since is None and self._transport.is_closing():
             self._unread_since = now
         if self._unread_since is not None:
@@ -297,6 +328,30 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection at once, to make room."""
         self._transport.abort()
+
+
+class _JoinedWrites:
+    """A transport that sends the head of an answer with its body: one packet, and one call during which others run."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._head = transport, b""
+
+    def __getattr__(self, name: str) -> Any:
+        self._flush()
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._head or not data.startswith(b"HTTP/1.1 "):
+            data, self._head = self._head + data, b""
+            self._transport.write(data)
+        else:  # the body follows before anything else runs, unless the answer is made in pieces
+            self._head = bytes(data)
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head)
 
 
 def max_connections() -> int:

@@ -45,14 +45,23 @@ class Work:
     """Threads for one kind of work, such as "search", with a bound on the requests that run and wait together.
 
     A request beyond the bound, which holds for all processes that share `figures`, is answered 503 at once; so is one
-    that has waited `patience_seconds` for a thread. A thread computes on one core, which suits many requests best.
+    that has waited `patience_seconds` for a thread. If requests have to wait longer than `queue_seconds`, a quarter of
+    the bound is enough to refuse further ones. A thread computes on one core, which suits many requests best.
     `waiting` counts the requests running and waiting now, `n_refused` those that were refused.
     """
 
     def __init__(
-        self, name: str, threads: int, bound: int, *, patience_seconds: float = math.inf, figures: Figures | None = None
+        self,
+        name: str,
+        threads: int,
+        bound: int,
+        *,
+        queue_seconds: float = math.inf,
+        patience_seconds: float = math.inf,
+        figures: Figures | None = None,
     ) -> None:
         self.name, self.bound, self._patience_seconds = name, bound, patience_seconds
+        self._queue_seconds, self._waited_seconds = queue_seconds, 0.0
         figures = figures or Figures()
         self.waiting, self.n_refused = figures.gauge(name), figures.counter(name)
         self._threads = ThreadPoolExecutor(
@@ -64,10 +73,10 @@ class Work:
 
         Raises HttpError (503) if the bound is reached, or the request has waited too long for a thread.
         """
-        deadline = time.monotonic() + self._patience_seconds
+        arrival = time.monotonic()
 
         def do_in_time() -> R:
-            if time.monotonic() > deadline:
+            if self.note_start(arrival) > self._patience_seconds:
                 raise self._busy()
             return do(*args, **kwargs)
 
@@ -79,10 +88,16 @@ class Work:
         context = copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(do, *args, **kwargs))
 
+    def note_start(self, arrival: float) -> float:
+        """Note that a request that arrived at this time (`time.monotonic`) got a thread; return how long it waited."""
+        waited = self._waited_seconds = time.monotonic() - arrival
+        return waited
+
     @contextmanager
     def slot(self) -> Iterator[None]:
-        """Count one more request that runs or waits. Raises HttpError (503) if the bound is reached."""
-        if self.waiting.total >= self.bound:
+        """Count one more request that runs or waits. Raises HttpError (503) if there are too many."""
+        is_slow = self._waited_seconds > self._queue_seconds
+        if self.waiting.total >= (max(1, self.bound // 4) if is_slow else self.bound):
             raise self._busy()
         self.waiting.value += 1
         try:

@@ -41,6 +41,7 @@ LOG = logging.getLogger("visterm.web")
 MAX_DEFAULT_WORKERS = 4  # More are hardly faster, as disk and memory are the limit
 WORKER_BYTES = 2**29  # Approximate memory of a worker, without the run
 MAX_ACCEPTED_AT_ONCE = 64
+RESEND_SECONDS = 0.02  # Pause without new connections after all workers had too many to take
 FULL_SECONDS = 1.0  # Pause without new connections after too many files were open
 SHORT_LIFE_SECONDS = 10.0  # A worker that ends sooner is restarted after longer and longer pauses
 MAX_PAUSE_SECONDS = 5.0
@@ -213,10 +214,24 @@ class _Supervisor:
                 self._accept(False)
                 asyncio.get_running_loop().call_later(FULL_SECONDS, self._accept, True)
                 return
-            with client:
-                for worker in sorted(self._workers, key=lambda worker: worker.load):
-                    if worker.ready.is_set() and worker.send([client.fileno()]):
-                        break
+            if not self._send(client):
+                return
+
+    def _send(self, client: socket.socket) -> bool:
+        """Send a connection to a worker; if all their queues are full, stop accepting, and try again a little later."""
+        for worker in sorted(self._workers, key=lambda worker: worker.load):
+            if worker.ready.is_set() and worker.send([client.fileno()]):
+                client.close()
+                return True
+        self._accept(False)
+        asyncio.get_running_loop().call_later(RESEND_SECONDS, self._send_again, client)
+        return False
+
+    def _send_again(self, client: socket.socket) -> None:
+        if self._stop.is_set():
+            client.close()
+        elif self._send(client):
+            self._accept(True)
 
 
 class _WorkerProcess:

@@ -9,7 +9,8 @@ from textwrap import wrap
 from typing import Any
 
 from visterm_research.comparison.document import Document
-from visterm_research.comparison.report import RESULTS, titled
+from visterm_research.comparison.looks import Looks
+from visterm_research.comparison.report import ABSENT, RESULTS, titled
 
 CITE = "cite.md"
 WIDTH = 80  # Of a line of a command, so that it fits its column on the site
@@ -39,10 +40,11 @@ def cite_page(folder: Path, reports: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page on the reports in the folders of a folder."""
     document = Document("Cite these numbers")
     document.text(
-        "To cite a figure, give the report, its command, the seed, the versions, and the hashes of the data and the "
-        "results. A file's hash is its SHA-256. A folder's hash is the SHA-256 of a list with one line per file, "
-        "sorted by path: the path, a space, and the file's SHA-256. All tables, verdicts and p-values of a report "
-        f"come from its `{RESULTS}`. Papers and authors: `CITATION.cff`."
+        "To cite a figure, give the report, its command, the seed, the commit and versions, and the hashes of the data "
+        "and the results. Later commits changed encoders and models, so their figures differ. A file's hash is its "
+        "SHA-256. A folder's hash is the SHA-256 of a list with one line per file, sorted by path: the path, a "
+        f"space, and the file's SHA-256. All tables, verdicts and p-values of a report come from its `{RESULTS}`. "
+        "Papers and authors: `CITATION.cff`."
     )
     data = {name: hashes for results in reports.values() for name, hashes in results["data"].items()}
     rows = [[name, file, f"`{sha256}`"] for name in sorted(data) for file, sha256 in data[name].items()]
@@ -55,6 +57,7 @@ def cite_page(folder: Path, reports: Mapping[str, Mapping[str, Any]]) -> str:
         document.text("    " + " \\\n      ".join(lines))
         rows = [
             ["seed", str(results["seed"])],
+            ["commit of the run", Looks(folder / name).commit() or ABSENT],
             ["versions", ", ".join(f"{part} {machine[part]}" for part in ("visterm", "python", "numpy"))],
             ["processor", f"{machine['processor']}, {machine['threads']} threads"],
             ["data", ", ".join([*results["data"], "drawn data"])],

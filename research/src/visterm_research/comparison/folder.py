@@ -30,7 +30,7 @@ def begin_folder(out: Path, paper: str) -> None:
     try:
         names = [path.name for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
     except OSError as error:
-        raise StorageError(f"{out} is no folder that can be read: {error.strerror}. Choose another name.") from error
+        raise StorageError(f"{out} cannot be read as a folder: {error.strerror}. Choose another name.") from error
     if DESCRIPTION not in names and not OWN.issuperset(names):
         raise StorageError(
             f"{out} exists and is not a reproduction of visterm (it holds {min(set(names) - OWN)}), so nothing is "

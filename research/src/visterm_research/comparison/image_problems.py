@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import Corpus, read_mulan, sibling_sets
+from visterm_research.comparison.feature_sets import SMALL_VISTERMS
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.sources import Source
 from visterm_research.data.drawn_tags import draw_visterms
@@ -78,6 +79,8 @@ def photo_problem(
 ) -> Problem:
     """Encode a corpus that has training and test rows; encoder and vocabulary learn from training rows only.
 
+    In quick runs, visterms without settings have few colours and words.
+
     Parameters
     ----------
     is_a : sequence of (tag, parent)
@@ -87,9 +90,12 @@ def photo_problem(
     given = "valid" in corpus.splits
     train, valid = (train, corpus.select("valid")) if given else holdout(train, VALID, source.seed)
     vocabulary = Vocabulary.from_lists(train.tags)
+    small = SMALL_VISTERMS if source.quick and encoder == "visterms" and not params else {}
+    shown = f" ({', '.join(f'{name}={value}' for name, value in small.items())})" if small else ""
+    params = {**params, **small}
     rows = source.encode([train, valid, test], vocabulary, encoder, params)
     what = (
-        f"{len(corpus):,} photos; features: {encoder.partition(':')[0]} encoder, fitted on the training photos; "
+        f"{len(corpus):,} photos; features: {encoder.partition(':')[0]} encoder{shown}, fitted on the training photos; "
         f"{'validation photos as the tags say' if given else 'a tenth of the training photos for validation'}"
     )
     all_encoded = len(test) == rows[2].Y.shape[0]

@@ -42,11 +42,9 @@ class Records:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise CorruptFileError(
-                f"{path} is not a result of this command. Remove it to have it made anew."
-            ) from error
+            raise CorruptFileError(f"{path} is not a result of this command. Remove it to compute it again.") from error
         if not isinstance(record, dict):
-            raise CorruptFileError(f"{path} is not a result of this command. Remove it to have it made anew.")
+            raise CorruptFileError(f"{path} is not a result of this command. Remove it to compute it again.")
         return record
 
     def put(self, group: str, key: str, record: Record) -> None:

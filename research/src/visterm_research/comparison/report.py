@@ -11,22 +11,34 @@ from typing import Any
 
 from visterm_research.comparison.document import Block, Document
 from visterm_research.comparison.looks import Looks, shown_versions
+from visterm_research.comparison.searches import read_searches, searches_part
 from visterm_research.comparison.verdicts import NO, UNSURE, YES, corrected
 
-RESULTS, REPORT = "results.json", "report.md"
+RESULTS, REPORT, CHECKS = "results.json", "report.md", "checks.json"
 
 WORDS = {YES: "holds", NO: "does not hold", UNSURE: "too close"}
 ABSENT = "–"
 MAX_NAMES = 3  # Of data in a title
 DIFFERENCE = "95 % interval of the difference"
 
-_OF_PAPER = re.compile(r"(?:(?:^| )(?:The paper|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\.")
-"""A sentence on what the paper has, or the end of one."""
+_OF_PAPER = re.compile(
+    r"(?:(?:^| )(?:The paper|The published|In the WSABIE paper)|; in the paper)\b(?:[^.]|\.(?=\d))*\."
+    r"| \(the paper [^)]*\)|: the paper\b[^.]*(?=\.)"
+)
+"""A sentence on what the paper has, the end of one, or a remark in brackets or after a colon."""
+
+_PAPER_COLUMN = re.compile(r"paper|.*(\(paper\)|, paper\b).*")
 
 Results = Mapping[str, Any]
 
 
-def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[str, str] | None = None) -> str:
+def report_of(
+    results: Results,
+    versions: Mapping[str, int],
+    elsewhere: Mapping[str, str] | None = None,
+    searches: Mapping[str, Any] | None = None,
+    checks: Sequence[str] = (),
+) -> str:
     """Return the text of a report.
 
     Parameters
@@ -37,6 +49,10 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
         By problem, how many versions of the search used its test rows (`Looks.versions`).
     elsewhere : mapping of str to str, optional
         For unfinished parts that another report of the paper has: its folder.
+    searches : mapping, optional
+        What searches.json beside the report holds (`read_searches`).
+    checks : sequence of str
+        What checks.json beside the report holds: what was checked after the run, a paragraph each.
     """
     document = Document(titled(results))
     document.text(
@@ -52,6 +68,10 @@ def report_of(results: Results, versions: Mapping[str, int], elsewhere: Mapping[
     if not results["quick"]:
         _first_table(document, results["claims"])
     _verdicts(document, results)
+    if searches is not None:
+        searches_part(document, searches, results["claims"])
+    if checks:
+        document.section("Checked later", *checks)
     if results["preface"]:
         document.section("How it was measured")
         document.parts += results["preface"]
@@ -187,18 +207,19 @@ def _without_paper(parts: Sequence[Block]) -> list[Block]:
             if not block:
                 continue
         else:
-            columns = [i for i, name in enumerate(block["header"]) if "paper" not in name]
+            columns = [i for i, name in enumerate(block["header"]) if not _PAPER_COLUMN.fullmatch(name)]
             rows = [row for row in block["rows"] if not any(_of_paper(cell) for cell in row[:3])]
+            rows = [[row[i] for i in columns] for row in rows]
+            rows = [row for row in rows if len(row) == 1 or set(row[1:]) != {ABSENT}]  # such as those not run
             if not rows or not columns:
                 continue
-            header = [block["header"][i] for i in columns]
-            block = {**block, "header": header, "rows": [[row[i] for i in columns] for row in rows]}
+            block = {**block, "header": [block["header"][i] for i in columns], "rows": rows}
         kept.append(block)
     return kept
 
 
 def _of_paper(cell: str) -> bool:
-    return "(paper)" in cell or cell == "as published"
+    return "(paper)" in cell or cell in ("paper", "as published")
 
 
 def _unfinished(document: Document, unfinished: Sequence[str], elsewhere: Mapping[str, str]) -> None:
@@ -228,6 +249,12 @@ def read_results(folder: Path) -> dict[str, Results]:
     return {path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
+def read_checks(folder: Path) -> list[str]:
+    """Return the paragraphs of `CHECKS` in the folder of a report; none without this file."""
+    path = folder / CHECKS
+    return [str(text) for text in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
 def finished_elsewhere(name: str, reports: Mapping[str, Results]) -> dict[str, str]:
     """Return the report of the same paper that has each part that one report did not finish."""
     parts = reports[name]["unfinished"]
@@ -245,6 +272,12 @@ def written_reports(folder: Path) -> dict[Path, str]:
     """Return each report in the folders of a folder as its results.json makes it."""
     reports = read_results(folder)
     return {
-        folder / name / REPORT: report_of(results, Looks(folder / name).versions(), finished_elsewhere(name, reports))
+        folder / name / REPORT: report_of(
+            results,
+            Looks(folder / name).versions(),
+            finished_elsewhere(name, reports),
+            read_searches(folder / name),
+            read_checks(folder / name),
+        )
         for name, results in reports.items()
     }

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from visterm.core.writing import write_whole
 from visterm_research.comparison.cite_page import CITE, cite_page
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.figures import figure_class, save
-from visterm_research.comparison.looks import Looks
+from visterm_research.comparison.looks import Looks, versions_by_data
 from visterm_research.comparison.report import (
     ABSENT,
     REPORT,
@@ -48,6 +48,9 @@ CAUSES = {
     "unknown": "unknown",
 }
 """Groups of reasons, as the page calls them."""
+
+PUBLIC = ("corel5k", "delicious", "nuswide")
+"""Data that are not drawn, and so have only these test rows."""
 
 COLOURS = {YES: "#0072B2", NO: "#D55E00", UNSURE: "#bbbbbb"}
 
@@ -103,8 +106,8 @@ class Report:
     title, paper : str
     claims : list of dict
         As in ``results.json``.
-    versions : int
-        Versions of the search that used the same test rows, at least.
+    versions : dict of str to int
+        Versions of the search that used the same test rows, at least, by problem.
     unfinished : int
         Parts that there was no time for, and that no other report of the paper has.
     """
@@ -113,7 +116,7 @@ class Report:
     title: str
     paper: str
     claims: list[dict[str, Any]]
-    versions: int = 1
+    versions: Mapping[str, int] = field(default_factory=dict)
     unfinished: int = 0
 
 
@@ -151,14 +154,14 @@ def read_reports(folder: Path) -> list[Report]:
     for name, results in reports.items():
         if results["quick"]:
             path = folder / name / RESULTS
-            raise DataError(f"{path} is of a quick run, which says nothing of methods. Remove it, or run it whole.")
+            raise DataError(f"{path} is of a quick run, which says nothing about methods. Remove it, or run it whole.")
     return [
         Report(
             name,
             titled(results),
             results["paper"],
             results["claims"],
-            max(Looks(folder / name).versions().values(), default=1),
+            Looks(folder / name).versions(),
             sum(part not in finished_elsewhere(name, reports) for part in results["unfinished"]),
         )
         for name, results in reports.items()
@@ -190,7 +193,7 @@ def page_of(
             for report in reports
             for claim in report.claims
         ):
-            raise DataError(f"{REASONS} explains what holds or is not there: {one}. Remove it, or mend its fields.")
+            raise DataError(f"{REASONS} has a reason for an order that holds or is gone: {one}. Remove or correct it.")
     document = Document("Every comparison")
     document.text(
         "An *order* is a statement in a paper's tables or text that one method beats another. It *holds* or *does not "
@@ -227,7 +230,7 @@ def _scores(document: Document, reports: Sequence[Report]) -> None:
             f"[{report.title}](#{report.name})",
             str(len(report.claims)),
             *(f"{n} ({strict})" for n, strict in zip(*both, strict=True)),
-            str(report.versions),
+            str(max(report.versions.values(), default=1)),
         ]
         for report, both in zip(reports, counts, strict=True)
     ]
@@ -240,6 +243,9 @@ def _scores(document: Document, reports: Sequence[Report]) -> None:
         ["report", "orders", *WORDS.values(), "versions"],
         rows,
     )
+    by_data = versions_by_data([report.versions for report in reports])
+    if shown := [f"{n} times ({data})" for data, n in by_data.items() if data in PUBLIC]:
+        document.text(f"Over all reports, the test rows of a data set were used at least {listed(shown)}.")
     document.picture(SCORES, "Orders that hold, don't, and are too close to call: plain above, corrected below.")
 
 

@@ -236,7 +236,7 @@ class Histograms(Encoder):
                 check_count(getattr(self, name), name, "or 0")
             check_number(getattr(self, name), name, least=0, most=most)
         if not self.colours and not self.textons:
-            raise UserError("colours and textons are both 0, so that nothing is counted. Set one of them above 0.")
+            raise UserError("colours and textons are both 0, so nothing is counted. Set one of them above 0.")
         for name in ("orientations", "max_side", "sample_pixels", "batch_size"):
             check_count(getattr(self, name), name)
         check_number(self.texton_weight, "texton_weight", above=0, most=MAX_VALUE)

@@ -231,7 +231,7 @@ def _largest(matrix: NDArray[np.float64], n: int, trace: float) -> tuple[NDArray
     values, vectors = values[::-1], vectors[:, ::-1]
     if values[0] <= RANK * trace:
         raise DataError(
-            "The training images all have the same row, so that there is nothing to tell them apart by. "
+            "The training images all have the same row, so nothing distinguishes them. "
             "Pass at least 2 that differ, or another encoder."
         )
     kept = values > RANK * values[0]

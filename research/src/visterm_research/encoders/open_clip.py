@@ -138,7 +138,7 @@ class OpenClip(TorchEncoder):
         place = hub_file(weights_config(name, self.pretrained))
         get = f"hf download {place.repo} {place.names[0]}" if place else "open_clip names no place on the hub for them"
         return UserError(
-            f"{needs}{get}. On this machine that puts them where they are found; a file from elsewhere is given by "
+            f"{needs}{get}. On this machine visterm then finds them; for a file from elsewhere pass "
             "--encoder-set weights=PATH."
         )
 

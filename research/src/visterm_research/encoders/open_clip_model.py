@@ -131,8 +131,8 @@ def _tokenizer(name: str) -> Callable[[list[str]], torch.Tensor]:
     except (ImportError, OSError, RuntimeError, ValueError, AssertionError, TypeError) as error:
         repo = open_clip.get_model_config(name)["text_cfg"].get("hf_tokenizer_name", "")
         raise StorageError(
-            f"The words of open_clip's '{name}' are cut up by the tokenizer {repo}, which cannot be opened, and "
-            f"visterm downloads nothing: {' '.join(str(error).split())[:200].rstrip('.')}. "
+            f"open_clip's '{name}' needs the tokenizer {repo}, which cannot be opened, and visterm downloads nothing: "
+            f"{' '.join(str(error).split())[:200].rstrip('.')}. "
             f"Get it with: hf download {repo} (and: pip install transformers)."
         ) from error
     return tokenizer

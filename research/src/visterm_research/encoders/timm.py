@@ -82,7 +82,7 @@ class Timm(TorchEncoder):
         get = f"hf download {repo} {HUB_FILES[0]}" if repo else "timm names none for it, so give your own"
         return UserError(
             f"The timm network '{self.network}' needs its weights, and visterm downloads nothing: {get}. On this "
-            "machine that puts them where they are found; a file from elsewhere is given by --encoder-set weights=PATH."
+            "machine visterm then finds them; for a file from elsewhere pass --encoder-set weights=PATH."
         )
 
     def _network_name(self) -> str:

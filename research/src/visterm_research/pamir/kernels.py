@@ -134,7 +134,7 @@ def _trial_record(run: SearchRun, encoder: Mapping[str, Any], c: float, n_traini
         return validation_avgp(model, X_valid, queries)
 
     names = [str(image) for image in pictures.development.images]
-    shown_settings = {**encoder, "c": c}
+    shown_settings = {**{name: params[name] for name in encoder}, "c": c}
     return trials.once(
         f"{pictures.name}-kernels",
         [names, division.valid.tolist(), training_rows.tolist(), params, c],

@@ -89,8 +89,10 @@ def naming(method: Method) -> Method:
 
 def quick_method(method: Method) -> Method:
     """Return the same method with two trials of settings, for a run of a minute."""
-    box = {name: unordered(*axis.values) for name, axis in method.box.items()}
-    return replace(method, box=box, trials=2)
+    small = {name: value for name, value in QUICK.items() if name in method.box}
+    box = {name: unordered(*axis.values) for name, axis in method.box.items() if name not in small}
+    start = {name: value for name, value in (method.start or {}).items() if name not in small}
+    return replace(method, fixed={**method.fixed, **small}, box=box, start=start or None, trials=2)
 
 
 LONG_SIDE = 192
@@ -99,7 +101,7 @@ LONG_SIDE = 192
 SIDES = (16, 24, 32, 48, 64, 96, 128)
 """Sides of blocks in pixels: half of the paper's (Table III), which are the same shares of a picture."""
 
-CODEBOOK = 10_000
+CODEBOOK, QUICK_CODEBOOK = 10_000, 120
 ONE, THREE = (1.0,), (0.5, 1.0, 2.0)
 SMALL: dict[str, Any] = {"colours": 12, "sample_blocks": 2000}
 
@@ -120,7 +122,8 @@ def blocks(side: int, codebook: int = CODEBOOK, *, scales: tuple[float, ...] = O
     slug = f"{'paper-' if paper else ''}{sides}-{codebook}"
     if paper:
         params |= PAPER_PARAMS
-    return FeatureSet(label, slug, "visterms", params, small={**params, **SMALL, "codebook": min(codebook, 120)})
+    small = {**params, **SMALL, "codebook": min(codebook, QUICK_CODEBOOK)}
+    return FeatureSet(label, slug, "visterms", params, small=small)
 
 
 BY_BLOCK = tuple(blocks(side) for side in SIDES)
@@ -135,5 +138,5 @@ SEVERAL_SCALES = tuple(blocks(side, scales=THREE) for side in (24, 32, 48))
 TRIED = (*BY_BLOCK, *BY_CODEBOOK, *SEVERAL_SCALES)
 """The features that every model chooses from."""
 
-QUICK_TRIED = (blocks(32), blocks(64, 2000))
-QUICK_PAPER = (blocks(32, paper=True),)
+QUICK_TRIED = (blocks(32, QUICK_CODEBOOK), blocks(64, QUICK_CODEBOOK))
+QUICK_PAPER = (blocks(32, QUICK_CODEBOOK, paper=True),)

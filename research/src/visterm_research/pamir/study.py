@@ -82,7 +82,8 @@ def run(comparison: Comparison) -> dict[str, Any]:
     if small is not None:
         chosen = small.choices.get(PAMIR.label)
         for method in more:
-            small.choose(method, [BY_BLOCK[0] if chosen is None else chosen.features])
+            usual = (QUICK_TRIED if options.quick else BY_BLOCK)[0]
+            small.choose(method, [usual if chosen is None else chosen.features])
             small.judge(method.label)
         if options.encoder is not None:
             extra = _with_encoder(small, options.encoder, of_paper, more)

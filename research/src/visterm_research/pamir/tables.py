@@ -30,6 +30,13 @@ N_ROUNDS = 5
 PARTS = ("training", "validation", "test")
 NONE = "–"
 
+BLOCKS_TEXT = (
+    "Blocks overlap by half, 50 colours. As in the paper: RGB, histograms of texture and colour side by side, one "
+    "word a block, tf · idf; ours: our encoder's defaults, at one scale of blocks (CIELAB, texture three times as "
+    "heavy, roots of histograms, four words a block, √tf · idf). There are few large blocks, so fewer than "
+    "10,000 words are learned: one per ten blocks."
+)
+
 
 def statistics_part(run: SearchRun, number: str, theirs: str) -> None:
     """Tables I and II: pictures, queries and words."""
@@ -50,13 +57,12 @@ def statistics_part(run: SearchRun, number: str, theirs: str) -> None:
     header = ("", *PARTS, *(f"{part} ({theirs}, paper)" for part in PARTS))
     run.comparison.document.table(f"Table {number}: {run.name}", header, rows)
     kinds = pictures.kinds
+    beside = theirs == SMALL and not run.comparison.quick
     counts = ", ".join(
-        f"{int(kinds[kind].sum()):,} {kind}" + (f" ({paper.KIND_COUNTS[kind]:,})" if theirs == SMALL else "")
+        f"{int(kinds[kind].sum()):,} {kind}" + (f" ({paper.KIND_COUNTS[kind]:,})" if beside else "")
         for kind in paper.KIND_COUNTS
     )
-    run.comparison.document.text(
-        f"Test queries by kind{' (in brackets: in the paper)' if theirs == SMALL else ''}: {counts}."
-    )
+    run.comparison.document.text(f"Test queries by kind{' (in brackets: in the paper)' if beside else ''}: {counts}.")
 
 
 def blocks_part(run: SearchRun, ours: Sequence[FeatureSet], theirs: Sequence[FeatureSet]) -> None:
@@ -91,12 +97,8 @@ def blocks_part(run: SearchRun, ours: Sequence[FeatureSet], theirs: Sequence[Fea
             ("features", "AvgP"),
             [[slug, _avgp(record)] for slug, record in others.items()],
         )
-    run.comparison.document.text(
-        "Blocks overlap by half, 50 colours. As in the paper: RGB, histograms of texture and colour side by side, one "
-        "word a block, tf · idf; ours: our encoder's defaults, at one scale of blocks (CIELAB, texture three times as "
-        "heavy, roots of histograms, four words a block, √tf · idf). There are few large blocks, so fewer than "
-        "10,000 words are learned: one per ten blocks."
-    )
+    if not run.comparison.quick:
+        run.comparison.document.text(BLOCKS_TEXT)
     block_claims(run, {pixels_of(features): as_paper.get(features.slug) for features in theirs})
 
 

@@ -228,8 +228,7 @@ def _delicious(source: Source, folder: Path, _encoder: str) -> TagProblem:
 
 def _scenes(source: Source, encoder: str) -> TagProblem:
     n_scenes = QUICK_SCENES if source.quick else SCENES
-    params = {"colours": 16, "codebook": 150, "sample_blocks": 3000} if source.quick else {}
-    rows = scene_problem(source, n_scenes, VISTERMS if source.quick else encoder, params)
+    rows = scene_problem(source, n_scenes, VISTERMS if source.quick else encoder)
     return TagProblem(rows, words_of(rows, source), source.cache / f"scenes-{n_scenes}-{source.seed}")
 
 

@@ -128,7 +128,7 @@ def five_tags_part(run: TagRun, kind: str) -> None:
     name = "Table 3" if kind == BY_TAG else "Tables on MS COCO and Visual Genome"
     header = ["method", "P", "R", "F1", "interval of F1"]
     header += ["N+"] if kind == BY_TAG else ["MAP"]
-    header += [f"{data} {figure}" for data in beside for figure in ("P", "R", "F1")]
+    header += [f"{data} {figure} (paper)" for data in beside for figure in ("P", "R", "F1")]
     run.comparison.document.table(f"{name} on {run.name}: {K} tags an image, {kind}", header, rows)
 
 

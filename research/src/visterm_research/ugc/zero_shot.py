@@ -185,7 +185,7 @@ def _table(run: TagRun, found: Found, n_draws: int) -> None:
         rows.append([*cells, *(" / ".join(f"{100 * value:g}" for value in five) if five else "–" for five in theirs)])
     among = ("held-out", "all")
     header = ["method", "word vectors", *(f"{part}: {figure}" for part in among for figure in ("P", "R", "F1"))]
-    header += ["chance of P", "MAP of words", *(f"{part}: P / R / F1" for part in PARTS)]
+    header += ["chance of P", "MAP of words", *(f"{part}: P / R / F1 (paper)" for part in PARTS)]
     run.comparison.document.table(f"Table 2 on {run.name}: tags that no training image has", header, rows)
     run.comparison.document.text(
         f"A share of {SHARE:g} of the tags is held out from training ({n_draws} draws), but every tag keeps its word "

@@ -66,8 +66,8 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     text_of |= _match(texts, folder, [image for image in images if image not in text_of], unused_texts)
     if not text_of:
         raise TagFileError(
-            f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
-            f"such as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
+            f"No text in {texts} has the name of an image in {folder}: the texts are "
+            f"named like '{min(by_key)}{SUFFIX}', the images like '{images[0].relative_to(folder).as_posix()}'."
         )
 
     used_texts = set(text_of.values())
@@ -187,8 +187,8 @@ class TextNotes:
                     self._incomplete_from = len(content) - len(line)
                     break
                 raise DataError(
-                    f"{self._path}, line {number} is damaged: it notes what visterm wrote into this folder's texts. "
-                    "Take the line out; what it noted then counts as a person's."
+                    f"{self._path}, line {number} is damaged: it records what visterm wrote into this folder's texts. "
+                    "Remove the line; its tags then count as a person's."
                 ) from error
             self._keep(note)
 

@@ -92,7 +92,7 @@ class JoinedTable:
         if not self._n_matched:
             example_name = self.shards.names(0)[0] if len(self.shards) else "nothing"
             raise TagFileError(
-                f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
+                f"No row of the tags ({n_missing:,}) is for an image with features: the tags name "
                 f"'{example}', the features '{example_name}'. With streamed features both must name the same paths."
             )
         if n_missing:

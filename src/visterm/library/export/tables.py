@@ -140,7 +140,7 @@ def _write_imagefolder(items: Iterable[ExportItem], folder: Path) -> None:
             except OSError as error:  # for example on Windows, where users may not create links
                 raise StorageError(
                     f"The link {folder / file_name} to {item.path.absolute()} cannot be created: "
-                    f"{error.strerror or error}. Write to a disk and as a user that may make links."
+                    f"{error.strerror or error}. Write to a disk where you may make links."
                 ) from error
             entry = {
                 "file_name": file_name,

@@ -192,7 +192,7 @@ class CatalogueNotes:
 
     def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
         self._stored, self._target, self._vocabulary = stored, target, vocabulary
-        self._ids = {path: image.id for path, image in stored.images.files().items()}
+        self._ids = stored.images.files()
         self._recorded = {
             image_id: {tag_key(written.tag): written.tag for written in group}
             for image_id, group in groupby(stored.written.of_target(target), key=attrgetter("image_id"))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.id_sets import NO_IDS, Ids, contains, positions_of, union, without
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Doubles, Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import check_combination
 from visterm.library.search.judgements import ManualTags
@@ -34,8 +34,11 @@ MIN_SHARE_IN_PLACE = 0.25  # From this share of photos on, products of all rows 
 GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
 CANDIDATES_PER_PHOTO, MIN_CANDIDATES = 16, 400
-"""Number of photos that an index proposes, by the sum of scores, for each of the most likely ones; and in all."""
+"""Number of photos that an index proposes for each of the most likely ones, see `likely_direction`; and in all."""
 
+MIN_SCREENED = 2000  # The confidences of fewer photos are computed without a choice of those that may be the best
+N_LIKELY = 16  # Number of the likeliest sampled photos at which the gradient of the log confidence is computed
+GRADIENT_STEP = 1e-3  # As a share of the range of their scores
 N_RANGES = 256  # Number of scores of a word at which its confidence is computed, to bound those between them
 ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
@@ -146,7 +149,8 @@ class WordScores:
             weights, word_rows = words.weights[columns], words.rows[columns]
             signs = np.sign(weights)
             signed_rows = sp.diags_array(signs) @ word_rows if sp.issparse(word_rows) else signs[:, None] * word_rows
-            bonus = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, columns] * weights, 0)
+            highest = rows.sampled_products(signed_rows).max(axis=0, initial=-np.inf)
+            bonus = np.maximum(np.abs(weights) * highest - scores[:, columns] * weights, 0)
             certain = judged.certain(judged.ids, len(words.weights))
             assert certain is not None  # judged photos that don't come first have a word with scores from a person
             ranking_values = model_sums + np.where(certain[:, columns] & ~leads[:, None], bonus, 0).sum(axis=1)
@@ -230,7 +234,7 @@ class ByConfidence:
     calibration: Calibration
     cutoff: bool = False  # Cut off at the rank with the highest expected F1
     min_confidence: float | None = None  # Cut off below this confidence
-    is_default: bool = False  # Ties by score instead of by id; an index may propose the photos, by the sum of scores
+    is_default: bool = False  # Ties by score instead of by id; an index may propose the photos
 
     @property
     def has_cutoff(self) -> bool:
@@ -243,9 +247,9 @@ class ByConfidence:
         n_candidates = max(CANDIDATES_PER_PHOTO * k, MIN_CANDIDATES) + len(photos.left_out)
         may_use_index = self.is_default and k and photos.passing is None and (words.weights > 0).all()
         if may_use_index and rows.is_indexed(n_candidates):
-            proposals = [rows.search(words.q, n_candidates), *_best_of_certain(scores, photos, judged, k)]
-            likely = [np.sort(ranking.ids[0]) for ranking in proposals]
-            photos = replace(photos, passing=union(*likely, judged.ids[judged.leads]))
+            q = likely_direction(self.calibration, rows, words)
+            proposals = [rows.proposed(q, k, n_candidates), *self._best_of_certain(scores, photos, judged, k)]
+            photos = replace(photos, passing=union(*proposals, judged.ids[judged.leads]))
         judged = judged.subset(judged.leads)
         ids, products = photos.all_ids, rows.products(words.rows, photos.passing)
         tree, is_limited, left_out = scores.tagger.tree, bool(k) and not self.has_cutoff, photos.left_out
@@ -256,7 +260,8 @@ class ByConfidence:
             positions = positions_of(judged.ids, ids)
             ids, products = ids[positions], products[positions]
 
-        if is_limited and (tree is None or not tree.has_under(words.tags)):
+        is_screened = is_limited and len(ids) > max(4 * k, MIN_SCREENED)
+        if is_screened and (tree is None or not tree.has_under(words.tags)):
             # Compute confidences only for photos that come first or may be among the k most likely photos
             certain, out = judged.certain(ids, len(words.tags)), positions_of(left_out, ids)
             needed = contenders(self.calibration, products, words.tags, words.weights, k, certain, out[out >= 0])
@@ -281,14 +286,49 @@ class ByConfidence:
         judged = judged.subset(contains(np.sort(best.ids[0]), judged.ids))
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
+    def _best_of_certain(
+        self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int
+    ) -> Iterator[Ids]:
+        """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
+        words, n_words = scores.words, len(scores.words.weights)
+        n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
+        for word, ids in judged.certain_photos.items() if n_words > 1 else ():
+            if len(ids) <= max(n_best, MIN_CANDIDATES):  # faster than a choice
+                yield ids
+                continue
+            others = np.arange(n_words) != word
+            other_words = SearchedWords(words.tags[others], words.weights[others], words.rows[others], None)
+            q = likely_direction(self.calibration, scores.rows, other_words)
+            yield np.sort(best_among(scores.rows, q, ids, n_best).ids[0])
 
-def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Iterator[Ranking]:
-    """Yield, for each word that is certain for some photos, those of them that are best for the other words."""
-    words, n_words = scores.words, len(scores.words.weights)
-    n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
-    for word, ids in judged.certain_photos.items() if n_words > 1 else ():
-        others = np.arange(n_words) != word
-        yield best_among(scores.rows, words.weights[others] @ words.rows[others], ids, n_best)
+
+def likely_direction(calibration: Calibration, rows: CurrentRows, words: SearchedWords) -> Floats:
+    """Return a query row, shape (1, width), with large products for the likeliest photos.
+
+    It is Σ weight · row, or the mean gradient of the log confidence at the likeliest photos of a sample, whichever
+    ranks these higher: in the sum, a high score of one word can outweigh low ones of the others.
+    """
+
+    def logs(scores: Any) -> Doubles:
+        return calibration.log_confidences(calibration.log_odds(scores, words.tags), words.weights)
+
+    def n_above(weights: Any) -> int:
+        return int(np.count_nonzero(sample @ weights > (likely @ weights).mean()))
+
+    weights = words.weights
+    if len(weights) == 1:
+        return weights[:, None] * words.rows
+    sample = rows.sampled_products(words.rows)
+    likely = sample[contenders(calibration, sample, words.tags, weights, N_LIKELY)].astype(np.float64)
+    likely = likely[np.argsort(-logs(likely))[:N_LIKELY]]
+    steps = GRADIENT_STEP * (likely.std() or 1.0) * np.eye(len(weights))
+    values = logs(likely)
+    gradient = np.array([(logs(likely + step) - values).mean() for step in steps])
+    if gradient.any():
+        gradient = (gradient / np.abs(gradient).max()).astype(np.float32)
+        weights = min(weights, gradient, key=n_above)
+    direction: Floats = (weights @ words.rows)[None, :]
+    return direction
 
 
 def best_among(rows: CurrentRows, q: Matrix, ids: Ids, k: int) -> Ranking:
@@ -435,6 +475,8 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
     words, else None.
     """
     judged, (best, best_scores), (model_sums, ranking_values) = ranked.judged, ranked.best, sums
+    if len(judged.ids) == 0:
+        return ranking_at(ranked.best, slice(k or None)), [None] * len(best[0, : k or None])
     scores = ranking_values if ranked.scores is None else ranked.scores
     others = np.flatnonzero(~contains(judged.ids, best[0]))[: k or None]
     ids, values = best[0, others], best_scores[0, others]
@@ -469,7 +511,7 @@ def best_by(keys: Sequence[NDArray[np.number]], k: int) -> Ids:
     return candidates[np.lexsort([-key[candidates] for key in reversed(keys)])][: k or None]
 
 
-def ranking_at(ranking: Ranking, positions: Ids) -> Ranking:
+def ranking_at(ranking: Ranking, positions: Ids | slice) -> Ranking:
     """Return the photos of a ranking at `positions`, in that order."""
     return Ranking(ranking.ids[:, positions], ranking.scores[:, positions])
 

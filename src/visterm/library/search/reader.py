@@ -144,8 +144,8 @@ class CatalogueReader:
             Maximum number of images; 0 means all.
         combine : {"sum", "product", "confidence"}, optional
             None: "confidence", ties by score, if the run is calibrated and all words are tags; else "sum", as other
-            words have no confidence. An index proposes 16 k images (at least 400) by "sum", which are then ranked
-            by confidence; with "confidence" itself, all images are ranked.
+            words have no confidence. An index proposes 16 k images (at least 400), which are then ranked by
+            confidence; with "confidence" itself, all images are ranked.
             "confidence": by `Calibration.log_confidences`. "sum", as in the PAMIR paper: by ``Σ weight(word) ·
             score``; with ``-``, the images with the word's lowest scores come first, regardless of the other words.
             "product", for models whose scores are probabilities: by ``Σ weight(word) · log P(word | image)``, with

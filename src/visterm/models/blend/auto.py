@@ -24,7 +24,6 @@ from visterm.models.blend.candidates import (
     PRIOR_WEIGHTS,
     Member,
     any_from_kernel,
-    chosen_settings,
     column_sets,
     default_candidates,
     make_member,
@@ -264,6 +263,8 @@ class Auto(Blend):
         kept = spares(mix.used, trials, splits, self.n_jobs, watch.monitor) if self.explainable else []
         self.weights_ = np.pad(mix.shares, (0, len(kept)))
         used = [*mix.used, *kept]
+        for trial in trials:  # free the memory of what is no longer needed
+            trial.scores, trial.model = None, trial.model if trial in used else clone(trial.model)
         self._fit_again(used, rows, splits, budget, watch.monitor)
         self._keep(used, mix, splits)
         weight_of = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
@@ -320,10 +321,10 @@ class Auto(Blend):
             elif word_vectors is not None and columns.block == 0 and not by_number:
                 if np.shape(word_vectors)[1] != X.shape[1]:
                     raise ShapeError(
-                        f"`word_vectors` has {np.shape(word_vectors)[1]} numbers a tag.",
+                        f"`word_vectors` has {np.shape(word_vectors)[1]} numbers per tag.",
                         setting="word_vectors",
                         value=np.shape(word_vectors),
-                        expected=f"{X.shape[1]}, as images have features: vectors of the text tower of their network",
+                        expected=f"{X.shape[1]}, as many as the features: vectors of the text tower of their network",
                         advice="Leave them out, or choose another `model`, such as sampled_tagger.",
                     )
                 given = (*given, ("text_ridge", {}))
@@ -355,7 +356,10 @@ class Auto(Blend):
     def _fit_again(
         self, used: list[MemberTrial], rows: TaggedRows, splits: Sequence[Split], budget: Budget, monitor: Progress
     ) -> None:
-        """Fit the models on all images that were fitted on a part, largest weight first, as long as time remains.
+        """Fit the models on all images that were fitted on a part.
+
+        With a budget, those with the largest weights come first, as long as time remains; without one the smallest, as
+        each fit needs memory beside the models before it.
 
         After a single split, a model that stopped by the judged images continues, and the settings that another model
         chose are kept: other settings would change the spread of its scores, for which the lift and the weights were
@@ -363,7 +367,8 @@ class Auto(Blend):
         """
         n_all = rows.X.shape[0]
         may_stay = budget.limited and not learns_from_kernel(self)  # kernel values are read with all images from now on
-        for m in np.argsort(-self.weights_, kind="stable"):
+        turns = -self.weights_ if budget.limited else [trial.n_bytes for trial in used]
+        for m in np.argsort(turns, kind="stable"):
             trial = used[m]
             if trial.n_rows == n_all:
                 continue
@@ -375,7 +380,7 @@ class Auto(Blend):
             if len(splits) == 1 and isinstance(trial.model, FinishesFits) and trial.n_rows == splits[0].n_learned:
                 trial.model.finish(trial.columns.of(rows.X), rows.Y, monitor=shown)
                 continue
-            trial.model = clone(trial.model).set_params(**(chosen_settings(trial.model) if len(splits) == 1 else {}))
+            trial.model = clone(trial.model).set_params(**(trial.chosen if len(splits) == 1 else {}))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, side=rows.side, monitor=shown)
 
     def _keep(self, used: list[MemberTrial], weights: BlendWeights, splits: Sequence[Split]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import identity_rows
-from visterm.core.types import Ints, Matrix
+from visterm.core.selected_rows import copied, selected
+from visterm.core.types import Ints
 from visterm.data.tag_queries import hold_one_out
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.blend.mixing import SAMPLE_ROWS, sample, sample_size
@@ -22,9 +23,12 @@ PROBE_PART, MIN_PROBE_ROWS = 8, 50  # An eighth of the images, at least 50, is f
 
 
 class TaggedRows(NamedTuple):
-    """Images to fit or to measure on, their tags and, in a fit with weights of pairs, these weights."""
+    """Images to fit or to measure on, their tags and, in a fit with weights of pairs, these weights.
 
-    X: Matrix
+    `X` is an array, CSR, or `SelectedRows` of the array that is split.
+    """
+
+    X: Any
     Y: sp.csr_array
     weights: sp.csr_array | None = None  # shape (n_images, n_tags): of all given tags, also of held-out ones
 
@@ -34,9 +38,9 @@ class TaggedRows(NamedTuple):
         return SideKnowledge(pair_weights=self.weights)
 
     def part(self, positions: Ints) -> TaggedRows:
-        """Return some of the images."""
+        """Return some of the images; those of an array are not copied."""
         weights = None if self.weights is None else self.weights[positions]
-        return TaggedRows(self.X[positions], self.Y[positions], weights)
+        return TaggedRows(selected(self.X, positions), self.Y[positions], weights)
 
 
 class Split(NamedTuple):
@@ -99,8 +103,9 @@ def _tagged(split: Split, rng: np.random.Generator) -> Split:
     judged = split.judged
     tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
     chosen = tagged[sample(tagged.size, MAX_WEIGHTED_MODELS, judged.Y.shape[1], rng)]
+    judged = judged.part(chosen)
     return split._replace(
-        judged=judged.part(chosen),
+        judged=judged._replace(X=copied(judged.X)),
         images=split.images[chosen] if split.images.size else split.images,
         known=None if split.known is None else split.known[chosen],
     )

@@ -107,7 +107,7 @@ class Blend(Annotator):
             member, of_member = self.members_[index], read[index]
             if not isinstance(member, WritesSteps):
                 raise UserError(
-                    f"The blend '{MODELS.name_of(self)}' asks the model '{MODELS.name_of(member)}', whose scores "
+                    f"The blend '{MODELS.name_of(self)}' uses the model '{MODELS.name_of(member)}', whose scores "
                     "cannot be written as a graph.",
                     advice="Fit another `model`: `ridge`, say, or an ensemble of `ridge` and `wsabie`.",
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter as now
 from typing import Self
 
@@ -15,8 +15,10 @@ from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.estimator import clone
 from visterm.core.packing import learned_parts
 from visterm.core.progress import SILENT, Progress, Titled
+from visterm.core.selected_rows import copied
 from visterm.core.tables import MODELS
 from visterm.core.types import Floats, Matrix
+from visterm.models.abilities import FinishesFits
 from visterm.models.base import Annotator
 from visterm.models.blend import candidates
 from visterm.models.blend.kept import explains, tag_vectors
@@ -78,6 +80,11 @@ class MemberTrial:
     # Its MAP on the judged images, over images and over tags
     map: float | None = None
     word_map: float | None = None
+    # What remains of the fit once the model is released, see `try_candidates`
+    explains: bool = False
+    has_vectors: bool = False
+    n_bytes: int = 0  # Size of the learned arrays
+    chosen: candidates.Settings = field(default_factory=dict)  # Settings that the fit chose
     reason: str = ""  # Why it was not fitted; empty if it was fitted
     error: Exception | None = None  # The error of the fit, if any
 
@@ -90,6 +97,11 @@ class MemberTrial:
     def promise(self) -> float:
         """The sum of the two MAPs; 0 if it was not fitted."""
         return (self.map or 0.0) + (self.word_map or 0.0)
+
+    def release(self, n_all: int) -> None:
+        """Free the memory of the model if it will be fitted on `n_all` images from the start."""
+        if n_all > self.n_rows > 0 and not isinstance(self.model, FinishesFits):
+            self.model = clone(self.model)
 
     def seconds_again(self, n_all: int) -> float:
         """Estimate the seconds of another fit, on all images; 0 if this one already had all images."""
@@ -117,8 +129,9 @@ def try_candidates(
     training images if there is no final fit) of it and of all trials before it. The first candidate is always fitted,
     and no fit is interrupted. Kernels are compiled first, in a tiny fit that is not counted.
 
-    Trials are changed in place. Without judged images, only the first candidate is fitted. If no candidate can be
-    fitted, raises the error of the first one.
+    Trials are changed in place. Models that will be fitted again are released, as one can be as large as the rows; with
+    a budget they are kept, as it may end before. Without judged images, only the first candidate is fitted. If no
+    candidate can be fitted, raises the error of the first one.
     """
     done: list[MemberTrial] = []
     probes = Probes(splits, rng)
@@ -140,6 +153,7 @@ def try_candidates(
             else:
                 attempt(trial, splits, monitor, halving)
             refit_seconds += trial.seconds_again(n_all)
+            trial.release(0 if budget.limited or splits[0].known is not None else n_all)
         done.append(trial)
     if done[0].error is not None and not any(trial.n_rows for trial in done):
         raise done[0].error
@@ -306,6 +320,9 @@ def attempt(trial: MemberTrial, splits: Sequence[Split], monitor: Progress, on_e
     if trial.reason:
         return
     trial.n_rows = splits[0].n_learned
+    trial.chosen, vectors = candidates.chosen_settings(trial.model), tag_vectors(trial.model)
+    trial.explains, trial.has_vectors = explains(trial.model), vectors is not None and vectors.shape[1] > 1
+    trial.n_bytes = sum(part.nbytes for _, part in learned_parts(trial.model, ""))
     if not splits[0].judged.X.shape[0]:
         return
     trial.scores = np.concatenate([scores for scores, _, _ in results])
@@ -322,6 +339,7 @@ def _scores_of(
     The judged images are also those by which the model stops.
     """
     X, X_judged = (columns.of(rows.X) for rows in (split.learned, split.judged))
+    X = X if model.reads_parts else copied(X)
     if split.rows is not None:
         X, X_judged = (visible_columns(model, features, split.rows) for features in (X, X_judged))
     if not X_judged.shape[0]:
@@ -385,12 +403,12 @@ def spares(
     """
     ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
     kept: list[MemberTrial] = []
-    for has_ability in (explains, lambda model: (V := tag_vectors(model)) is not None and V.shape[1] > 1):
-        if any(has_ability(trial.model) for trial in [*used, *kept]):
+    for ability in ("explains", "has_vectors"):
+        if any(getattr(trial, ability) for trial in [*used, *kept]):
             continue
-        able = [trial for trial in ranked if has_ability(trial.model)]
+        able = [trial for trial in ranked if getattr(trial, ability)]
         able = [trial for trial in able if trial.promise >= NEARLY_BEST * able[0].promise]
-        able = sorted(able, key=lambda trial: sum(part.nbytes for _, part in learned_parts(trial.model, "")))[:1]
+        able = sorted(able, key=lambda trial: trial.n_bytes)[:1]
         if not able and not trials[-1].reason.startswith(SPARE_REASON):
             trials.append(_fitted_spare(trials[0].columns, splits[0], n_jobs, monitor))
             able = [trial for trial in trials[-1:] if trial.n_rows]

@@ -75,6 +75,7 @@ class Ease(Ridge):
 
     limits: ClassVar[dict[str, Limit]] = {"max_inputs": check_count}
 
+    reads_parts: ClassVar[bool] = False
     uses_pair_weights: ClassVar[bool] = True
 
     max_inputs: int = 10_000

@@ -29,6 +29,7 @@ DEFAULT_ALPHA = 0.3  # Used if there is no data to choose by
 CHOICE_ROWS = 1000  # Use at most this many images to choose the settings: the time grows with their cube
 MAX_KERNEL_BYTES = 2**33
 
+PANEL = 512  # Landmarks whose sums are computed at a time, which limits the memory
 ROUNDING = 1e-8  # Added to the diagonal of the landmarks' kernel, whose values there are 1
 
 
@@ -91,6 +92,7 @@ class KernelRidge(Annotator):
     }
 
     test_params: ClassVar[Mapping[str, object]] = {"landmarks": 200}
+    reads_parts: ClassVar[bool] = True
 
     gamma: float | None = None
     alpha: float | None = None
@@ -127,7 +129,9 @@ class KernelRidge(Annotator):
         return str(steps.affine(kernel, self.dual_, self.frequencies_))
 
     def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
-        return np.asarray(np.exp(squared_distances(A, B) * (-self.gamma_ / self.width_)))
+        exponents = squared_distances(A, B)
+        exponents *= -self.gamma_ / self.width_
+        return np.exp(exponents, out=exponents)
 
     def _choose(self, X: Matrix, given: sp.csr_array, sample: Ints) -> tuple[float, float, float]:
         """Return γ, the penalty and the mean squared distance; choose settings of None by leave-one-out on a sample."""
@@ -155,7 +159,8 @@ class KernelRidge(Annotator):
     def _solve(self, X: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
         """Solve ``(K_mn K_nm + alpha K_mm) c = K_mn (Y - mean Y)``, processing the images in blocks.
 
-        If all n images are landmarks, this is ``(K + alpha I) c = Y - mean Y``.
+        If all n images are landmarks, this is ``(K + alpha I) c = Y - mean Y``. Otherwise only the lower triangle of
+        the square matrix is set, which is all that the factorisation reads.
         """
         n, m = X.shape[0], self.rows_.shape[0]
         if n == m:
@@ -163,15 +168,24 @@ class KernelRidge(Annotator):
             square[np.diag_indices_from(square)] += self.alpha_
             moment = given.toarray() - frequencies
         else:
-            square, moment = np.zeros((m, m)), np.zeros((m, given.shape[1]))
+            # In the order of LAPACK, which then solves in place
+            square, moment = np.zeros((m, m), order="F"), np.zeros((m, given.shape[1]), order="F")
+            panels = [slice(start, start + PANEL) for start in range(0, m, PANEL)]
+            totals = np.zeros(m)
             for part in row_blocks(n, 8 * m):
                 kernel = self._kernel(unit_rows(X[part]), self.rows_)
-                square += kernel.T @ kernel
-                moment += kernel.T @ (given[part].toarray() - frequencies)
-            between = self._kernel(self.rows_, self.rows_)
-            between[np.diag_indices_from(between)] += ROUNDING * n
-            square += self.alpha_ * between
-        return np.asarray(cho_solve(cho_factor(square, lower=True, overwrite_a=True), np.asarray(moment, np.float64)))
+                totals += kernel.sum(axis=0)
+                tags = given[part].T
+                for panel in panels:
+                    square[panel.start :, panel] += kernel[:, panel.start :].T @ kernel[:, panel]
+                    moment[panel] += (tags @ kernel[:, panel]).T
+            for panel in panels:
+                between = self._kernel(self.rows_[panel], self.rows_)
+                between[np.arange(len(between)), np.arange(panel.start, panel.start + len(between))] += ROUNDING * n
+                square[panel] += self.alpha_ * between
+                moment[panel] -= np.outer(totals[panel], frequencies)
+        factor = cho_factor(square, lower=True, overwrite_a=True)
+        return np.asarray(cho_solve(factor, np.asarray(moment, np.float64), overwrite_b=True))
 
 
 def _leave_one_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:

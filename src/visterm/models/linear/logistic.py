@@ -17,6 +17,7 @@ from scipy.special import expit
 from visterm.core.checks import check_number
 from visterm.core.learned import Kind, Number
 from visterm.core.products import dense, product
+from visterm.core.selected_rows import copied, selected
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -32,6 +33,9 @@ DEFAULT_ALPHA = 0.01  # Without held-out images to choose by
 BLOCK_ROWS = 4096
 MAX_ROTATED = 4096  # With at most this many features, they are rotated to their principal axes
 MAX_SCORES = 2**25  # With more scores of images for tags (128 MiB), solves for some tags at a time
+MAX_WEIGHTS, WEIGHTS_AT_ONCE = 3 * 2**19, 2**19  # So it does with more weights: L-BFGS needs 250 bytes for each
+BLOCK_SCORES = 2**23  # Compute at most this many scores at a time (32 MiB)
+MAX_ROTATED_BYTES = 2**28  # Store rotated rows up to this size; rotate the weights of larger ones, once per step
 MAX_STEPS, MEMORY = 8, 8  # Steps of L-BFGS for each penalty, and how many of them it remembers
 TOLERANCE = 1e-3  # The steps end when one lowers the objective by a smaller share
 
@@ -72,6 +76,7 @@ class Logistic(LinearAnnotator):
     }
 
     test_params: ClassVar[Mapping[str, object]] = {"alpha": 0.01}
+    reads_parts: ClassVar[bool] = True
 
     alpha: float | None = None
     valid_share: float = 0.1
@@ -104,6 +109,7 @@ class LogisticSolver:
     def __init__(self, X: Matrix, given: sp.csr_array) -> None:
         n, d = X.shape
         self._axes: NDArray[np.float32] | None = None
+        self._rotation: NDArray[np.float32] | None = None  # The axes, if the rows are stored as they are
         self._mean = np.zeros(d, np.float32)
         self._rows: Matrix = X
         if d <= MAX_ROTATED:  # as arrays in blocks: sparse features give the same bytes
@@ -125,8 +131,12 @@ class LogisticSolver:
             self._variances, kept_axes = variances[kept], axes[:, kept]
             rotation = centred.T @ kept_axes / np.sqrt(n * self._variances) if n < d else kept_axes
             self._axes = np.ascontiguousarray(rotation, np.float32)
-            self._rows = np.concatenate([(dense(X[block]) - self._mean) @ self._axes for block in blocks])
+            if 4 * n * d <= MAX_ROTATED_BYTES:
+                self._rows = np.concatenate([(dense(X[block]) - self._mean) @ self._axes for block in blocks])
+            else:
+                self._rotation = self._axes
         else:
+            self._rows = X = copied(X)
             squares: Any = sp.csr_array(X).power(2).mean(axis=0) if sp.issparse(X) else np.square(X).mean(axis=0)
             self._variances = np.maximum(squares, 1e-12)
             self._scale = mean_square_norm(X)
@@ -134,7 +144,7 @@ class LogisticSolver:
         self._given = given
         share = (np.asarray(given.sum(axis=0)) + 0.5) / (n + 1)
         self._spread = share * (1 - share)
-        self._W = np.zeros((self._rows.shape[1], given.shape[1]), np.float32)
+        self._W = np.zeros((self._variances.size, given.shape[1]), np.float32)
         self._b = np.log(share / (1 - share)).astype(np.float32)
 
     def choose_alpha(self, training_ids: NDArray[np.int64] | None, X: Matrix, given: Matrix) -> float:
@@ -151,8 +161,13 @@ class LogisticSolver:
 
     def solve(self, alpha: float, images: NDArray[np.int64] | None = None) -> None:
         """Set the weights to the solution for a penalty, on some of the images (None: all)."""
-        rows, given = (self._rows, self._given) if images is None else (self._rows[images], self._given[images])
-        n_at_once = max(1, MAX_SCORES // rows.shape[0])
+        rows, given = self._rows, self._given
+        if images is not None:
+            rows, given = selected(rows, images), given[images]
+            rows = copied(rows) if self._rotation is None else rows
+        n_at_once = max(1, MAX_SCORES // given.shape[0])
+        if self._W.size > MAX_WEIGHTS:
+            n_at_once = max(1, min(n_at_once, WEIGHTS_AT_ONCE // len(self._W)))
         for first in range(0, given.shape[1], n_at_once):
             self._solve_tags(slice(first, first + n_at_once), rows, given, alpha * self._scale)
 
@@ -161,20 +176,38 @@ class LogisticSolver:
         units = np.sqrt(np.outer(self._variances, spread) + penalty / n).astype(np.float32)
         bias_units = np.sqrt(spread).astype(np.float32)
         d, n_tags = units.shape
-        image, tag = given.nonzero()
-        moments = np.asarray(dense(rows.T @ given), np.float32)
+        axes, step = self._rotation, max(1, BLOCK_SCORES // n_tags)
+        step = step if axes is None else min(step, BLOCK_ROWS)
+        blocks = [slice(start, start + step) for start in range(0, n, step)]
+        pairs = [given[block].nonzero() for block in blocks]
+
+        def block_rows(block: slice) -> Matrix:
+            part = rows[block] if len(blocks) > 1 else rows
+            return part if axes is None else np.asarray(dense(part) - self._mean)
+
+        def rotated(sums: Any) -> Any:
+            return sums if axes is None else axes.T @ sums
+
+        moments = rotated(np.asarray(sum(dense(block_rows(block).T @ given[block]) for block in blocks), np.float32))
         counts = np.asarray(given.sum(axis=0), np.float32)
 
         def objective(z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             parts = z.astype(np.float32).reshape(d + 1, n_tags)
             W, b = parts[:d] / units, parts[d] / bias_units
-            scores = np.asarray(product(rows, W), np.float32)
-            scores += b
-            loss = float(np.logaddexp(0, scores).sum(dtype=np.float64) - scores[image, tag].sum(dtype=np.float64))
-            probabilities = expit(scores, out=scores)
+            weights = W if axes is None else axes @ W
+            loss, sums, totals = 0.0, np.zeros(weights.shape, np.float32), np.zeros(n_tags, np.float32)
+            for block, (image, tag) in zip(blocks, pairs, strict=True):
+                part = block_rows(block)
+                scores = np.asarray(product(part, weights), np.float32)
+                scores += b
+                of_given = scores[image, tag].sum(dtype=np.float64)
+                loss += float(np.logaddexp(0, scores).sum(dtype=np.float64) - of_given)
+                probabilities = expit(scores, out=scores)
+                sums += product(part.T, probabilities)
+                totals += probabilities.sum(axis=0)
             gradient = np.empty_like(parts)
-            gradient[:d] = (product(rows.T, probabilities) - moments + np.float32(penalty) * W) / units
-            gradient[d] = (probabilities.sum(axis=0) - counts) / bias_units
+            gradient[:d] = (rotated(sums) - moments + np.float32(penalty) * W) / units
+            gradient[d] = (totals - counts) / bias_units
             loss += 0.5 * penalty * float(np.square(W).sum(dtype=np.float64))
             return loss / n, (gradient.ravel() / n).astype(np.float64)
 

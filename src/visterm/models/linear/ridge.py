@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from visterm.core.checks import check_number
 from visterm.core.learned import Kind, Number
+from visterm.core.selected_rows import copied
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Doubles, Ints, Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -83,6 +84,7 @@ class Ridge(LinearAnnotator):
     }
 
     test_params: ClassVar[Mapping[str, object]] = {}
+    reads_parts: ClassVar[bool] = True
 
     alpha: float | None = None
     random_state: RandomState = 0
@@ -91,8 +93,8 @@ class Ridge(LinearAnnotator):
         self.check_settings()
         check_weight_size(X.shape[1], Y.shape[1], "Ridge")
         given = sp.csr_array(Y > 0, dtype=np.float32)
-        scale = mean_square_norm(X)
+        scale = mean_square_norm(copied(X))
         with one_blas_thread():
             self.alpha_ = choose_penalty(X, given, scale, rng).alpha if self.alpha is None else float(self.alpha)
-            fitted = fit_ridge(X, given, self.alpha_ * scale)
+            fitted = fit_ridge(copied(X), given, self.alpha_ * scale)
         self._keep(fitted.weights, fitted.intercept, X)

@@ -147,7 +147,7 @@ class TextRidge(LinearAnnotator):
         Y = check_tags(Y, X.shape[0])
         if Y.shape[1] != self.n_tags_:
             raise ShapeError(
-                f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
+                f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Add new tags with add_tags(X, Y_new)."
             )
 
         with one_blas_thread():

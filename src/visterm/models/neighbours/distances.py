@@ -64,5 +64,6 @@ def row_squares(X: Matrix) -> Doubles:
 def squared_distances(A: Matrix, B: Matrix) -> Doubles:
     """Return the squared Euclidean distances of rows, shape (n_a, n_b), from products in the dtype of the rows."""
     products = np.asarray(dense(A @ B.T), np.float64)
-    squares = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
-    return np.asarray(np.maximum(squares[0][:, None] + squares[1] - 2 * products, 0))
+    distances: Doubles = row_squares(A)[:, None] + row_squares(B)
+    distances -= np.multiply(products, 2, out=products)
+    return np.maximum(distances, 0, out=distances)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.products import dense
+from visterm.core.selected_rows import SelectedRows
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Floats, Ints, Matrix, RandomState
 from visterm.encoders.onnx_graph import GraphSteps
@@ -148,6 +149,11 @@ def weighted_votes(ids: Ids, weights: Cosines, image_tags: sp.csr_array) -> sp.c
 
 def unit_rows(X: Matrix) -> Matrix:
     """Scale rows to unit length, except rows of zeros."""
+    if isinstance(X, SelectedRows):
+        rows = np.empty(X.shape, np.float32)
+        for part in row_blocks(X.shape[0], 4 * X.shape[1]):
+            rows[part] = unit_rows(X[part])
+        return rows
     squares: Any = sp.csr_array(X).power(2).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
     lengths = np.sqrt(squares)
     scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0).astype(np.float32)
@@ -200,6 +206,7 @@ class Knn(VotingAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"tag_rows_": Csr("float32", ("n_tags_", "n_tags_"), least=0, required=False)}
     test_params: ClassVar[Mapping[str, object]] = {}
+    reads_parts: ClassVar[bool] = True
     uses_pair_weights: ClassVar[bool] = True
 
     def fold_in(self, Y: sp.csr_array) -> Matrix:

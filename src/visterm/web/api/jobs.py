@@ -73,7 +73,7 @@ class ExportBody(RequestBody):
         description="Where the tags go: xmp, embed, txt, lightroom, digikam, darktable, immich or photoprism; for a "
         "connected catalogue the name of its program.",
     )
-    k: int = Field(0, ge=0, le=MAX_TAGS, description="Most predictions per photo; 0 for no limit.")
+    k: int = Field(0, ge=0, le=MAX_TAGS, description="Maximum predictions per photo; 0 for no limit.")
     min_confidence: float | None = Field(
         None, ge=0, le=1, description="Least confidence of predictions (0-1); null for 0.5, without a precision."
     )

@@ -16,11 +16,12 @@ from visterm.web.bodies import UPLOAD, allow_pictures, read_uploads
 from visterm.web.errors import json_answer
 from visterm.web.query import cursor_at, position_of
 from visterm.web.schemas import Id, ImageName, Next, Score, Tag, TagName, answer, errors, listed
-from visterm.web.service import ServiceDep, in_threads
+from visterm.web.service import Service, ServiceDep, in_threads
 
 router = APIRouter()
 
 MAX_PAGED_PHOTOS = 10_000  # Photos that one search returns on all its pages
+MAX_KEPT_ANSWERS = 1000  # Answers that are kept until anything in the database changes
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_INT)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
@@ -129,6 +130,20 @@ def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) -> Respo
 
     Filters narrow the search. Without words and a photo, all photos that match the filters are listed.
     """
+    database, key = service.catalogue.stored.database, query.model_dump_json()
+    database.check_in_place()
+    answers: dict[str, Response] = database.keep("answers", dict)
+    if key in answers:
+        return answers[key]
+    answer = _search(service, query)
+    if query.folder is None:  # links in the folder's path are not in the database
+        if len(answers) >= MAX_KEPT_ANSWERS:
+            answers.clear()
+        answers[key] = answer
+    return answer
+
+
+def _search(service: Service, query: SearchQuery) -> Response:
     words = query.q.strip()
     if words and query.like is not None:
         raise UserError("`q` and `like` can't be used together.", setting="like", advice="Leave one of them out.")
@@ -168,17 +183,17 @@ async def similar(request: Request, service: ServiceDep, query: Annotated[Filter
 
 def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     """Return one page of a search, and the cursor of the next page."""
-    hits: list[dict[str, Any]] = []
-    for hit in result.hits:
-        fields = {name: value for name, value in hit.as_dict().items() if name != "path"}
+    hits, is_list, page = result.hits, kind.startswith("all"), []
+    for hit in hits[:limit] if is_list else hits[start : start + limit]:
+        fields: dict[str, Any] = hit.as_dict()
+        fields.pop("path", None)
         at = "" if hit.at is None else f"?at={hit.at:.3f}"
-        hits.append(fields | {"thumbnail": f"/api/v1/images/{hit.id}/thumbnail{at}"})
+        fields["thumbnail"] = f"/api/v1/images/{hit.id}/thumbnail{at}"
+        page.append(fields | {"score": None} if is_list else fields)
 
-    if kind.startswith("all"):
-        page = [hit | {"score": None} for hit in hits[:limit]]
+    if is_list:
         following = (page[-1]["id"] if kind == "all" else start + limit) if len(hits) > limit else None
     else:
-        page = hits[start : start + limit]
         following = start + limit if len(hits) > start + limit <= MAX_PAGED_PHOTOS else None
 
     cursor = None if following is None else cursor_at(kind, following)

@@ -149,7 +149,7 @@ def completion(cooccurrences: Doubles, prediction_sums: Doubles, corruption: flo
         factor = cho_factor(matrix, lower=True, overwrite_a=True)
     except LinAlgError as error:
         raise UserError(
-            f"trust is {trust:g}, too small beside the roundings of the predictions. Take a larger trust or alpha."
+            f"trust is {trust:g}, less than the rounding errors of the predictions. Choose a larger trust or alpha."
         ) from error
     B: Doubles = cho_solve(factor, trust * keep_probability * cooccurrences).T
     return B

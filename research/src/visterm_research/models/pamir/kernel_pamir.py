@@ -98,8 +98,8 @@ class KernelPamir(Pamir):
         square = float(np.trace(np.asarray(X), dtype=np.float64)) / X.shape[0]
         if square < 0:
             raise DataError(
-                f"The kernel of the training images with themselves is {square:.3g} on average; expected squared "
-                "lengths, which are not below 0."
+                f"The diagonal of the training images' kernel is {square:.3g} on average; expected squared lengths, "
+                "0 or more."
             )
         self.scale_ = self.row_length**2 / (square or 1.0)
 
