@@ -395,6 +395,15 @@ def test_processes_together_log_no_more_than_one(monkeypatch):
         assert logged <= 1.1 * 3 * 6000 / 60 + n_workers
 
 
+def test_the_process_that_starts_the_others_loads_only_what_it_needs_itself():
+    code = (
+        "import sys, visterm.core.persist, visterm.web.workers\n"
+        "print(*{'fastapi', 'jinja2', 'numba', 'pydantic', 'scipy', 'sklearn'} & set(sys.modules))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "\n"
+
+
 def test_as_many_processes_as_cores_and_memory_allow(monkeypatch, tmp_path):
     monkeypatch.setattr(workers, "resolve_jobs", lambda _: 16)
     monkeypatch.setattr(workers, "machine_memory", lambda: 2**40)

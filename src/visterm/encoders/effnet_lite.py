@@ -203,14 +203,9 @@ def _view(tensor: tuple[Any, ...], storages: Mapping[str, Numbers]) -> Numbers:
     return np.ndarray(shape, numbers.dtype, numbers, offset, strides)
 
 
-def _as_tuple(*parts: object) -> tuple[object, ...]:
-    """Return the description of a tensor: storage, offset, shape, strides, and two parts that are not used."""
-    return parts
-
-
 _ALLOWED: Final[Mapping[tuple[str, str], object]] = {
     ("collections", "OrderedDict"): OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): _as_tuple,
+    ("torch._utils", "_rebuild_tensor_v2"): lambda *parts: parts,  # storage, offset, shape, strides; two are not used
     ("torch", "FloatStorage"): "<f4",
     ("torch", "LongStorage"): "<i8",
 }

@@ -105,9 +105,9 @@ def learn(
             learned = _with_updated_tags(tagger, train, held_out)
         else:
             unjudged = unjudged_rows(stored, writer.features, train) if keeps_rows else None
-            synonyms = dict(remembered_pairs(stored, ALIASES_KEY)) if is_first else {}
             learned = _fitted_again(
-                tagger, train, held_out, unjudged, synonyms, min_count, progress,
+                tagger, train, held_out, unjudged,
+                dict(remembered_pairs(stored, ALIASES_KEY)) if is_first else {}, min_count, progress,
                 lambda _: "stop" if job.cancelled else None,
                 {START: True} if quick else {},  # the default model has still to learn
             )  # fmt: skip

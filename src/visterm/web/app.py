@@ -64,15 +64,15 @@ def create_app(
     app.state.service = service
     for error_type in (HTTPException, RequestValidationError, VistermError):
         app.add_exception_handler(error_type, answer_error)
+    pages = (search_page, browse, picture, review, review_grid, tags_page, library, duplicates, write)
+    for page in (static_files, *(module.router for module in pages), router):  # first: a router's first match is slow
+        app.include_router(page)
     modules = (search, images, about, tags, jobs, vision)
     for module in modules:
         dependencies = [] if module is about else [Depends(refuse_unknown)]  # health checks may add any parameters
         app.include_router(module.router, prefix=PREFIX, dependencies=dependencies)
 
-    for other_router in (label_studio, router, static_files):
-        app.include_router(other_router)
-    for page in (search_page, browse, picture, review, review_grid, tags_page, library, duplicates, write):
-        app.include_router(page.router)
+    app.include_router(label_studio)
     routes = [route for module in modules if module is not about for route in module.router.routes]
     app.add_middleware(DirectAnswers, service=service, prefix=PREFIX, routes=routes)  # innermost layer first
     max_bytes, seconds = service.bounds.upload_bytes, service.bounds.body_seconds

@@ -3,8 +3,7 @@
 The supervisor accepts connections, and sends each to the worker with the fewest connections. It runs the jobs, and
 restarts workers that have ended. Workers share the memory-mapped rows, the database, and their `Figures`; a request
 sees what any worker has committed before. A worker is ``python -m visterm.web.workers``; it reads its settings, a line
-of JSON, from standard input, and ends with the supervisor. So that all cores start workers at once, the supervisor
-imports what only jobs need after the workers have started.
+of JSON, from standard input, and ends with the supervisor, which imports what only jobs need after the workers answer.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -118,9 +116,8 @@ class _Supervisor:
             if ready.done():
                 self._has_started = True
                 await asyncio.to_thread(on_start)
-                await asyncio.to_thread(import_module, "visterm.web.jobs")  # workers get connections meanwhile
                 with suppress(ReplacedError):  # workers then refuse changes
-                    self._open()
+                    self._runner.set_result(await asyncio.to_thread(self._open))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stop.set()
@@ -139,18 +136,18 @@ class _Supervisor:
             if isinstance(result, BaseException):
                 raise result
 
-    def _open(self) -> None:
-        """Open the catalogue, and run the jobs that workers have asked for."""
+    def _open(self) -> JobRunner:
+        """Open the catalogue and return what runs its jobs, in a thread: meanwhile workers get connections."""
         from visterm.store.catalogue import StoredCatalogue
         from visterm.web.jobs import JobRunner
 
         self._check_in_place()
-        self._stored = StoredCatalogue.open(self._path)
-        runner = JobRunner(
-            self._path, self._stored.jobs, self._writing, self._figures,
-            on_end=lambda: [worker.send([]) for worker in self._workers],
-        )  # fmt: skip
-        self._runner.set_result(runner)
+        self._stored = stored = StoredCatalogue.open(self._path)
+        return JobRunner(self._path, stored.jobs, self._writing, self._figures, self._send_news)
+
+    def _send_news(self) -> None:
+        for worker in self._workers:
+            worker.send([])
 
     def _check_in_place(self) -> None:
         """Raise ReplacedError if the catalogue isn't the one of the first call, which the other workers use."""
