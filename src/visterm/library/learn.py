@@ -108,8 +108,7 @@ def learn(
             learned = _fitted_again(
                 tagger, train, held_out, unjudged,
                 dict(remembered_pairs(stored, ALIASES_KEY)) if is_first else {}, min_count, progress,
-                lambda _: "stop" if job.cancelled else None,
-                {START: True} if quick else {},  # the default model has still to learn
+                lambda _: "stop" if job.cancelled else None, {START: True} if quick else {},
             )  # fmt: skip
 
         comparison = _comparison_facts(tagger, learned, held_out)
