@@ -163,9 +163,8 @@ def known(n, folder, runs):
         return path
 
     drawn = [draw(f"0/{i}.jpg") for i in range(TINY)]
-    tagger = Tagger(model="ridge").fit(
-        drawn, [[("even", "odd")[i % 2], "picture"] for i in range(TINY)], calibrate=False
-    )
+    tags = [[("even", "odd")[i % 2], "picture"] for i in range(TINY)]
+    tagger = Tagger(model="ridge").fit(drawn, tags, calibrate=False)
     catalogue, records = Catalogue.create(folder / "catalogue", tagger), []
     U = tagger.model.image_rows(tagger.encoder.encode(drawn).rows)
     facts = [(path.stat().st_size, 48, 48, file_hash(path), (), path.stat().st_mtime_ns, "jpeg") for path in drawn]
@@ -203,9 +202,7 @@ def main():
         return
     parser = options(__doc__)
     parser.add_argument("--only", nargs="+", choices=("first", "known"), default=("first", "known"))
-    parser.add_argument(
-        "--photos", type=int, default=1000, help="of Corel5k, as they are, and a fifth of them enlarged"
-    )
+    parser.add_argument("--photos", type=int, default=1000, help="as they are, and a fifth of them enlarged")
     parser.add_argument("--known", type=int, default=100_000, help="photos that the catalogue knows")
     chosen = parse(parser)
     n, n_known = (60, 1000) if chosen.quick else (chosen.photos, chosen.known)

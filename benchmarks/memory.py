@@ -108,8 +108,8 @@ def main() -> None:
         say(json.dumps(index(*sizes) if way == "index" else fit(*map(int, sizes))))
         return
     sizes = (500, 32, 20) if chosen.quick else (chosen.rows, 1280, 5000)
-    found = watched(__file__, ["fit", *map(str, sizes)])
-    result = {"machine": machine(), "fit": found | {"ratio": found["peak_anonymous"] / found["floor"]}}
+    fitted = watched(__file__, ["fit", *map(str, sizes)])
+    result = {"machine": machine(), "fit": fitted | {"ratio": fitted["peak_anonymous"] / fitted["floor"]}}
     result["index"] = index_each(2 * IN_A_FOLDER if chosen.quick else chosen.names)
     result["service"] = serve(*((50, 50, 200, 40) if chosen.quick else (1000, 10_000, 20_000, 400)))
     say(json.dumps(result, indent=1))

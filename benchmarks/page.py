@@ -132,7 +132,6 @@ def play(
 
 
 def main() -> None:
-    """Make the catalogue, play, and write what came of it."""
     parser = options(__doc__ or "")
     parser.add_argument("--photos", type=int, default=1500)
     chosen = parse(parser)

@@ -29,7 +29,6 @@ from visterm_research.scenes import draw_scene
 
 
 def main() -> None:
-    """Play the hour, print what each step took, and keep the figures and pictures."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--photos", type=int, default=1500)
     asked.add_argument("--copies", type=int, default=40)

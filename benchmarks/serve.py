@@ -243,7 +243,6 @@ def measured(
 
 
 def main() -> None:
-    """Make the catalogue, start the service, ask, and write what came of it."""
     parser = options(__doc__ or "")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
     parser.add_argument("--clients", type=int, default=32)

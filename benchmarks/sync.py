@@ -47,7 +47,6 @@ def visterm(*words: object) -> tuple[dict[str, float], dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure."""
     parser = options(__doc__ or "")
     parser.add_argument("--old", action="store_true", help="Immich 3.1")
     parser.add_argument("--tags", type=int, default=30, help="how many different tags people use")
