@@ -107,9 +107,7 @@ def test_a_tag_of_a_file_is_as_certain_as_a_yes_and_a_no_on_the_page_wins(catalo
     assert places() == (N - 1, True)
 
 
-def test_what_was_said_of_a_tag_is_read_again_only_after_it_has_changed_and_is_kept_up_to_a_limit(
-    catalogue, monkeypatch
-):
+def test_what_was_said_of_a_tag_is_read_again_only_after_it_changed_and_is_kept_up_to_a_limit(catalogue, monkeypatch):
     reads, value = [], Database.value
     monkeypatch.setattr(
         Database, "value", lambda self, sql, *of: reads.append(sql == OF_FILES) or value(self, sql, *of)
