@@ -52,11 +52,8 @@ def features(codebook, learned_from, paths, runs):
     with one_blas_thread():
         encoder = Visterms(codebook=codebook, n_jobs=1).fit(learned_from)
         libraries = Libraries(encoder)
-        seconds = interleaved(
-            {"visterm": lambda: encoder.encode(arrays), "libraries": lambda: libraries.encode(arrays)},
-            runs,
-            time.process_time,
-        )
+        sides = {"visterm": lambda: encoder.encode(arrays), "libraries": lambda: libraries.encode(arrays)}
+        seconds = interleaved(sides, runs, time.process_time)
         steps = {
             name: interleaved({"visterm": ours, "libraries": theirs}, runs, time.process_time)
             for name, (ours, theirs) in parts(encoder, libraries, arrays).items()
@@ -108,9 +105,11 @@ def table(network, output, paths, runs, folder):
                 for i in range(0, len(arrays), BATCH):
                     session.run([output], {name: np.stack(list(pool.map(prepared, arrays[i : i + BATCH])))})
 
-        both = interleaved(
-            {"visterm": ours, "onnxruntime": alone}, runs, lambda: np.array([time.perf_counter(), time.process_time()])
+        sides, clock = (
+            {"visterm": ours, "onnxruntime": alone},
+            lambda: np.array([time.perf_counter(), time.process_time()]),
         )
+        both = interleaved(sides, runs, clock)
         seconds = {side: [float(each[0]) for each in times] for side, times in both.items()}
         processor = {side: [float(each[1]) for each in times] for side, times in both.items()}
         found[f"threads {threads}"] = {
@@ -118,8 +117,7 @@ def table(network, output, paths, runs, folder):
             "ratio": ratios(seconds["onnxruntime"], seconds["visterm"]),
             "ratio_of_processor_seconds": ratios(processor["onnxruntime"], processor["visterm"]),
         }
-        for name, each in found[f"threads {threads}"].items():
-            say("table", threads, "threads", name, json.dumps(each))
+        say("table", threads, "threads", json.dumps(found[f"threads {threads}"]))
     return found
 
 
@@ -133,16 +131,12 @@ def main():
     result = {"machine": machine(), "quick": chosen.quick}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        drawn = folder / "drawn"
-        drawn.mkdir()
+        (drawn := folder / "drawn").mkdir()
         paths, result["photos"] = photos(learned, drawn)
         result["fit_images"] = len(paths)
         if "features" in chosen.only:
             result["features"] = {n: features(n, paths, paths[:some], chosen.runs) for n in CODEBOOKS}
-            for codebook, found in result["features"].items():
-                say("features", codebook, "words", json.dumps(found["ratio"]))
-                for name, each in found["steps"].items():
-                    say("features", codebook, "words", name, json.dumps(each))
+            say("features, by words:", json.dumps(result["features"]))
         if "table" in chosen.only:
             result["table"] = table(chosen.network, chosen.output, paths[: some // 8], chosen.runs, folder)
     write(result, chosen.json)

@@ -167,7 +167,7 @@ def test_images_that_a_worker_left_out_are_an_error(encode, tmp_path, monkeypatc
         yield from ((number, work(names[:-1])) for number, names in enumerate(parts))
 
     monkeypatch.setattr("visterm.cluster.results_of", forgetful)
-    with pytest.raises(StorageError, match=r"has \d images? of the \d from '00.png'"):
+    with pytest.raises(StorageError, match=r"returned \d images? of the \d from '00.png'"):
         encode(tmp_path / "F")
     assert not (tmp_path / "F" / "manifest.json").exists()
 

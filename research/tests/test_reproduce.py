@@ -369,7 +369,7 @@ def test_a_folder_of_other_things_is_refused_before_anything_is_fitted(tmp_path:
     (tmp_path / "data").mkdir()
     with pytest.raises(StorageError, match=r"not a reproduction of visterm \(it holds 1.jpg\).*Choose another name"):
         run_study("wsabie", tmp_path, models=["wsabie"], quick=True)
-    with pytest.raises(StorageError, match=r"1\.jpg is no folder"):
+    with pytest.raises(StorageError, match=r"1\.jpg cannot be read as a folder"):
         begin_folder(tmp_path / "1.jpg", PAPER)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.jpg", "data"]
 

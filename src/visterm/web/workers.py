@@ -108,7 +108,7 @@ class _Supervisor:
             loop.add_signal_handler(number, self._stop.set)
         self._runner: asyncio.Future[JobRunner] = loop.create_future()
         self._keepers = [asyncio.create_task(self._keep_running(worker)) for worker in self._workers]
-        ready = asyncio.gather(*(worker.ready.wait() for worker in self._workers))
+        ready = asyncio.create_task(self._all_ready())
         stop = asyncio.create_task(self._stop.wait())
         try:
             ends: list[asyncio.Future[Any]] = [stop, *self._keepers]
@@ -135,6 +135,10 @@ class _Supervisor:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+    async def _all_ready(self) -> None:
+        for worker in self._workers:
+            await worker.ready.wait()
 
     def _open(self) -> JobRunner:
         """Open the catalogue and return what runs its jobs, in a thread: meanwhile workers get connections."""
