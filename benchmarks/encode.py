@@ -75,11 +75,9 @@ def table(network, output, paths, runs, folder):
     from visterm.encoders.named import make_encoder
     from visterm.encoders.preparation import views_of
 
-    (folder / "networks.toml").write_text(
-        f'[measured]\ngood_for = "-"\nlicence = "-"\nimage = {{ file = "{network}" }}\n'
-        'encoder = { views = "whole" }\n'
-        f"settings = {{ output = {json.dumps(output)} }}\n"
-    )
+    row = f'[measured]\ngood_for = "-"\nlicence = "-"\nimage = {{ file = "{network}" }}\n'
+    row += f'encoder = {{ views = "whole" }}\nsettings = {{ output = {json.dumps(output)} }}\n'
+    (folder / "networks.toml").write_text(row)
     os.environ["VISTERM_NETWORKS"] = str(folder / "networks.toml")
     encoder = make_encoder("measured", {"n_jobs": 1}, {}).fit(paths[:8])
     opened = encoder._open()
@@ -105,11 +103,8 @@ def table(network, output, paths, runs, folder):
                 for i in range(0, len(arrays), BATCH):
                     session.run([output], {name: np.stack(list(pool.map(prepared, arrays[i : i + BATCH])))})
 
-        sides, clock = (
-            {"visterm": ours, "onnxruntime": alone},
-            lambda: np.array([time.perf_counter(), time.process_time()]),
-        )
-        both = interleaved(sides, runs, clock)
+        sides = {"visterm": ours, "onnxruntime": alone}
+        both = interleaved(sides, runs, lambda: np.array([time.perf_counter(), time.process_time()]))
         seconds = {side: [float(each[0]) for each in times] for side, times in both.items()}
         processor = {side: [float(each[1]) for each in times] for side, times in both.items()}
         found[f"threads {threads}"] = {
