@@ -184,7 +184,7 @@ def test_old_versions_are_refused():
 
 def test_what_is_no_mark_is_refused(fake):
     for mark in ("{", "[]", '{"since": "yesterday"}', '{"other": 1}', "null"):
-        with pytest.raises(DataError, match="not a mark"):
+        with pytest.raises(DataError, match="not a checkpoint"):
             list(connected(fake).changes(mark))
 
 
