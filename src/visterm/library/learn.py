@@ -105,10 +105,10 @@ def learn(
             learned = _with_updated_tags(tagger, train, held_out)
         else:
             unjudged = unjudged_rows(stored, writer.features, train) if keeps_rows else None
+            synonyms = dict(remembered_pairs(stored, ALIASES_KEY)) if is_first else {}
             learned = _fitted_again(
-                tagger, train, held_out, unjudged,
-                dict(remembered_pairs(stored, ALIASES_KEY)) if is_first else {}, min_count, progress,
-                lambda _: "stop" if job.cancelled else None, {START: True} if quick else {},
+                tagger, train, held_out, unjudged, synonyms, min_count, progress,
+                lambda _: "stop" if job.cancelled else None, quick,
             )  # fmt: skip
 
         comparison = _comparison_facts(tagger, learned, held_out)
@@ -235,11 +235,12 @@ def _fitted_again(
     min_count: int,
     progress: Progress,
     on_epoch: OnEpoch,
-    facts: Mapping[str, object],
+    quick: bool,
 ) -> Tagger:
     """Return a tagger that was fitted from scratch; the held-out images stop the training of models that can stop.
 
-    `unjudged` are rows of images without feedback; `facts` are facts of the run, besides the usual ones.
+    `unjudged` are rows of images without feedback. A `quick` run is for the time until the default model has learned:
+    it has no confidences, which take longer than its model.
     """
     tree_tags, aliases = _new_tree_tags(tagger, train)
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=synonyms | aliases)
@@ -261,9 +262,9 @@ def _fitted_again(
     if source is not None and SETTING in unfitted.model.takes:
         start_words = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
     learned = learn_rows(unfitted, rows, start_words, progress=progress, on_epoch=on_epoch)
-    learned = learned.changed(facts={**learned.facts, BY_CONTENT: True, "images": len(train), **facts})
-    # A run for the time until the default model has learned goes without: confidences take longer than its model
-    return Tagger.of_parts(learned if START in facts else _with_confidences(learned, train, held_out, None))
+    facts = {**learned.facts, BY_CONTENT: True, "images": len(train)}
+    learned = learned.changed(facts=facts | {START: True} if quick else facts)
+    return Tagger.of_parts(learned if quick else _with_confidences(learned, train, held_out, None))
 
 
 def _new_tree_tags(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
