@@ -197,7 +197,7 @@ def test_names_of_networks_are_names_of_encoders(table):
         ('file = "net.onnx"', 'bytes = 1.5, file = "net.onnx"', "bytes is 1.5; expected a whole number"),
         ('licence = "MIT"', 'license = "MIT"', "Unknown key of row 'license'. Did you mean 'licence'"),
         ("mean = 0.0", 'mean = "grey"', "mean is 'grey'"),
-        ('file = "net.onnx"', 'sha256 = "abc", file = "net.onnx"', "expected 64 digits"),
+        ('file = "net.onnx"', 'sha256 = "abc", file = "net.onnx"', "expected 64 hex digits"),
         ("[colours]", "[colours", "cannot be read"),
     ],
 )
