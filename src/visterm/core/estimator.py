@@ -82,7 +82,8 @@ class Estimator:
 
 def clone(estimator: E) -> E:
     """Return an unfitted copy of an estimator with the same settings; inner estimators are cloned too."""
-    if isinstance(estimator, Estimator) and not hasattr(estimator, "_sklearn_output_config"):
+    says_how = any(hasattr(estimator, name) for name in ("__sklearn_clone__", "_sklearn_output_config"))
+    if isinstance(estimator, Estimator) and not says_how:
         settings = estimator.get_params(deep=False)
         if all(value is None or type(value) in (bool, int, float, str) for value in settings.values()):
             return type(estimator)(**settings)  # nothing to copy: scikit-learn is slow to import
