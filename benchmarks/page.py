@@ -23,7 +23,7 @@ import numpy as np
 from harness.runs import machine, options, parse, say, spread, write
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
-from serve import processor_seconds, served
+from serve import SERVE, processor_seconds, served
 
 from visterm.data.corpus import Corpus
 from visterm.library.catalogue import Catalogue
@@ -144,12 +144,14 @@ def main() -> None:
         tags = [count.tag for count in catalogue.tags() if count.learned]
         word = max(tags, key=lambda tag: catalogue.search([tag], sort="taken").n_found or 0)
         catalogue.stored.close()
-        with served(folder) as (address, pid), sync_playwright() as playwright:
+        with served(*SERVE, str(folder)) as (port, pid), sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             page = chromium.new_page(viewport={"width": 1400, "height": 860})
-            play(page, address, pid, word, defaultdict(list), defaultdict(float))  # now thumbnails are made
+            play(
+                page, f"http://127.0.0.1:{port}", pid, word, defaultdict(list), defaultdict(float)
+            )  # now thumbnails are made
             for _ in range(chosen.runs):
-                play(page, address, pid, word, seconds, processor)
+                play(page, f"http://127.0.0.1:{port}", pid, word, seconds, processor)
             chromium.close()
     found = {name: spread([1000 * value for value in values]) for name, values in seconds.items()}
     for name, values in found.items():

@@ -45,6 +45,7 @@ from visterm_research.scenes import draw_library
 KINDS = (("search", 0.80), ("thumbnail", 0.15), ("annotate", 0.05))
 PICTURES = 400
 DIM = 100
+SERVE = ("-m", "visterm", "serve", "--port", "0")
 LIMIT = 50
 WARM_SECONDS = 3.0
 BELOW = 0.7  # Share of the rate at the limit
@@ -262,7 +263,7 @@ def main() -> None:
         def draw_no_upload(rng: random.Random) -> tuple[str, str, str, bytes]:
             return next(drawn for drawn in iter(lambda: draw(rng), None) if drawn[0] != "annotate")
 
-        with served("-m", "visterm", "serve", str(folder / "catalogue"), "--port", "0") as service:
+        with served(*SERVE, str(folder / "catalogue")) as service:
             asyncio.run(load(service[0], WARM_SECONDS, 4, 0.0, draw))
             result["limit"], seen = measured("limit", service, seconds, chosen.clients, draw)
             rate = BELOW * result["limit"]["requests_a_second"]

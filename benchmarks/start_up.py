@@ -25,7 +25,7 @@ from urllib.request import urlopen
 
 from harness.runs import options, parse, say, spread, write
 from harness.walks import small_library
-from serve import processor_seconds, served
+from serve import SERVE, processor_seconds, served
 
 LIBRARIES, WEB, TYPER = "import numpy, numba, PIL.Image", "import fastapi, uvicorn", "import typer"
 NETWORK = ["fit", "images", "--tags", "tags.csv", "--encoder", "effnet-lite", "-o", "network"]
@@ -61,8 +61,8 @@ def cost_of(arguments: Sequence[str], folder: Path) -> Cost:
 def first_page(catalogue: Path) -> Cost:
     """Serve a catalogue and return what it took until the first page is there."""
     began = time.perf_counter()
-    with served(catalogue) as (address, pid):
-        page = urlopen(address).read().decode()
+    with served(*SERVE, str(catalogue)) as (port, pid):
+        page = urlopen(address := f"http://127.0.0.1:{port}").read().decode()
         for file in re.findall(r'(?:src|href)="(/static/[^"]+)"', page):
             urlopen(address + file).read()
         return Cost(time.perf_counter() - began, processor_seconds(pid))
