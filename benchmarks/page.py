@@ -147,11 +147,10 @@ def main() -> None:
         with served(*SERVE, str(folder)) as (port, pid), sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             page = chromium.new_page(viewport={"width": 1400, "height": 860})
-            play(
-                page, f"http://127.0.0.1:{port}", pid, word, defaultdict(list), defaultdict(float)
-            )  # now thumbnails are made
+            address = f"http://127.0.0.1:{port}"
+            play(page, address, pid, word, defaultdict(list), defaultdict(float))  # now thumbnails are made
             for _ in range(chosen.runs):
-                play(page, f"http://127.0.0.1:{port}", pid, word, seconds, processor)
+                play(page, address, pid, word, seconds, processor)
             chromium.close()
     found = {name: spread([1000 * value for value in values]) for name, values in seconds.items()}
     for name, values in found.items():

@@ -1,5 +1,4 @@
-"""The service at its limit, below it and beyond it: clients on loopback that search (80 %), look at thumbnails (15 %)
-and annotate (5 %).
+"""The service at its limit, below and beyond it: searches (80 %), thumbnails (15 %) and uploads (5 %) on loopback.
 
 A catalogue of 20,000 rows of width 100 is made, `visterm serve` opens it in processes of its own, and this process asks
 for `--seconds` each: with 32 clients as fast as answers come (`limit`); at 70 % of that rate with uploads (`below`) and
@@ -253,8 +252,7 @@ def main() -> None:
     seconds = min(chosen.seconds, 2.0) if chosen.quick else chosen.seconds
     result: dict[str, Any] = {"machine": machine(), "rows": n_rows, "width": DIM}
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        tags = make_catalogue(folder, n_rows, n_pictures)
+        tags = make_catalogue(folder := Path(temporary), n_rows, n_pictures)
         pictures = [path.read_bytes() for path in sorted((folder / "photos").iterdir())[:50]]
 
         def draw(rng: random.Random) -> tuple[str, str, str, bytes]:
