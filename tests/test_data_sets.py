@@ -37,6 +37,11 @@ def write(folder: Path, rows: str, head: str = HEAD, labels: str = LABELS) -> tu
     return arff, xml
 
 
+def test_a_quoted_name_of_an_attribute_may_contain_a_percent_sign(tmp_path: Path) -> None:
+    head = HEAD.replace("width numeric", "'width %' numeric").replace("night {", "'night %' {")
+    assert read_mulan(*write(tmp_path, "2.5,0,1,0\n", head)).features == ["width %", "night %"]
+
+
 @pytest.mark.parametrize("rows", ["{0 2.5,2 1}\n% a remark\n{}\n{1 1,3 1}\n", "2.5,0,1,0\n0,0,0,0\n0,1,0,1\n"])
 def test_mulan_rows_are_read_alike_sparse_and_dense(tmp_path: Path, rows: str) -> None:
     data = read_mulan(*write(tmp_path, rows))

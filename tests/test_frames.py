@@ -109,6 +109,19 @@ def test_photos_that_are_named_without_a_tag_are_left_out_and_counted(form, phot
     assert found.facts["images"] == 20
 
 
+def test_photos_without_the_only_tag_and_rows_without_marks_are_learned_as_having_none(photos, frame, tmp_path):
+    folder = Path(photos[0][0]).parent
+    names = frame["path"].str.split("/").str[-1]
+    for tags in (["" if n % 2 else "even" for n in range(24)], ["even; green" if n % 2 else "even" for n in range(24)]):
+        table = pd.DataFrame({"path": names, "tags": [*tags[:20], "", "", "", ""]})
+        assert visterm.fit(folder, table, **FIT).facts["images"] == 24
+    marks = pd.DataFrame(
+        {"path": names, "dog": [n % 3 == 0 for n in range(24)], "cat": [n % 3 == 1 for n in range(24)]}
+    )
+    marks.astype({"dog": int, "cat": int}).to_csv(tmp_path / "marks.csv", index=False)
+    assert visterm.fit(folder, tmp_path / "marks.csv", **FIT).facts["images"] == 24
+
+
 def test_columns_are_named_and_rows_without_tags_and_splits_are_kept_apart(frame):
     named = frame.rename(columns={"path": "where", "tags": "what"})
     named["what"] = named["what"].where(named["n"] > 3)

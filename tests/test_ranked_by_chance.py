@@ -73,6 +73,13 @@ def test_an_index_proposes_photos_and_the_likeliest_of_these_come_first(many):
     assert [hit.id for hit in many.search("red blue", 5).hits] == [hit.id for hit in exact[:5]]
 
 
+def test_a_tagged_photo_that_is_gone_is_not_among_the_proposals(many):
+    many.stored.tags.give(700, ["red"], "person")
+    many.stored.mark([700], "gone")
+    indexed(many)
+    assert 700 not in {hit.id for hit in many.search("red blue", 30).hits}
+
+
 @pytest.mark.parametrize(
     "limits", [{"combine": "confidence"}, {"cutoff": True}, {"k": 0}, {"k": 101}, {"words": "red -blue"}]
 )

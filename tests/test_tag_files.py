@@ -10,7 +10,7 @@ from PIL import Image
 
 from refusals import refused
 from visterm.core.errors import NoTagsError, TagFileError
-from visterm.data.tag_files import find_tags
+from visterm.data.tag_files import find_tags, read_folder_tags
 from visterm.data.tag_formats.record import TagRecord
 from visterm.data.tag_formats.tables import stream_table
 
@@ -252,7 +252,7 @@ def test_a_folder_of_texts_has_one_for_each_image(images):
     write(texts / ".hidden/5.txt", "no")
     found = find_tags(texts, images)
     assert found.records == [
-        TagRecord("3.png", [], [], None),
+        TagRecord("3.png", [], [], None, is_known=False),
         TagRecord("beach/1.jpg", ["sea"], ["snow"], None),
         TagRecord("beach/2.jpg", ["sea", "sky"], [], None),
         TagRecord("deep/down/4.jpg", ["cave"], [], None),
@@ -464,6 +464,29 @@ def test_a_text_beside_an_image_is_found_whatever_the_case_of_its_suffix(images,
     touch(images, "IMG2.jpg")
     write(images / f"IMG2.{suffix}", "sea\n")
     assert find_tags("auto", images).records == [TagRecord("IMG2.jpg", ["sea"], [], None)]
+
+
+def test_numbers_that_are_no_boxes_are_tags(images):
+    touch(images, "1.jpg")
+    write(images / "1.txt", "2019 07 14 12 30")
+    assert find_tags("auto", images).records == [TagRecord("1.jpg", ["2019 07 14 12 30"], [], None)]
+
+
+@pytest.mark.parametrize(
+    ("paths", "tags", "splits"),
+    [
+        (["animals/birds/animals/3.jpg", "animals/zoo/1.jpg"], [["birds", "animals"], ["zoo"]], [None, None]),
+        (["animals/animals/1.jpg", "animals/birds/2.jpg"], [["animals"], ["birds"]], [None, None]),
+        (["test/beach/1.jpg", "test/snow/2.jpg"], [["beach"], ["snow"]], ["test", "test"]),
+        (["data/train/beach/1.jpg", "data/val/snow/2.jpg"], [["beach"], ["snow"]], ["train", "valid"]),
+        (["2019/07/sea/1.jpg", "2019/08/2/2.jpg"], [["sea"], []], [None, None]),
+    ],
+)
+def test_the_folder_around_all_others_is_no_tag_but_may_be_a_split(images, paths, tags, splits):
+    touch(images, *paths)
+    found = {row.image: row for row in read_folder_tags(images, [images / path for path in paths]).records}
+    assert [found[path].tags if path in found else [] for path in paths] == tags
+    assert [found[path].split for path in paths if path in found] == [s for s, t in zip(splits, tags, strict=True) if t]
 
 
 def test_a_text_that_is_not_utf8_names_its_file_and_line(images):

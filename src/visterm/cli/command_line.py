@@ -407,7 +407,8 @@ def main() -> None:
             with only_named_stores(sys.argv[1:]):
                 code = app(standalone_mode=False)
         except BaseException as error:
-            traceback.clear_frames(error.__traceback__)  # ends unfinished iterators, and so their progress bars
+            for each in filter(None, (error, error.__context__)):
+                traceback.clear_frames(each.__traceback__)  # ends unfinished iterators, and so their progress bars
             raise
         sys.exit(code if isinstance(code, int) else 0)
     except usage_error as error:

@@ -30,7 +30,7 @@ from visterm.data.tag_formats.record import (
 )
 from visterm.data.tag_formats.tables import TableOptions, TagSource, read_table, table_records
 
-_PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
+_PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users", "known")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Corpus:
     negatives: list[list[str]]
     splits: list[str | None]  # "train", "valid", "test" or another name; None if not given
     users: list[str | None]  # Owners of the images; None if not given
+    known: list[bool]  # Whether anything is known of their tags; not if a cell or text is empty
     missing: list[str] = field(default_factory=list)  # Names in the tag file without an image file
     # Image files that are not in the tag file, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
@@ -143,7 +144,7 @@ class Corpus:
         return cls(
             images=list(images), names=[row.image for row in rows], tags=[row.tags for row in rows],
             negatives=[row.negatives for row in rows], splits=[row.split for row in rows],
-            users=[row.user for row in rows], **fields,
+            users=[row.user for row in rows], known=[row.is_known for row in rows], **fields,
         )  # fmt: skip
 
     @classmethod
@@ -180,14 +181,17 @@ class Corpus:
         lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in positions] for name in _PER_IMAGE}
         return replace(self, **lists)
 
-    def tagged(self) -> Self:
-        """Return the images of a folder with a tag or a negative, and count the others in a remark; all if none has."""
-        untagged = [i for i in range(len(self)) if not (self.tags[i] or self.negatives[i])]
-        if self.folder is None or len(untagged) in (0, len(self)):
+    def known_only(self) -> Self:
+        """Return the images of a folder whose tags are known, and count the others in a remark.
+
+        All, if the others would have a tag in common: then only the images of which nothing is known can lack it.
+        """
+        known = [i for i, is_known in enumerate(self.known) if is_known]
+        if self.folder is None or len(known) in (0, len(self)) or set.intersection(*(set(self.tags[i]) for i in known)):
             return self
-        example = f"{len(untagged):,} of {count_of(len(self), 'photo')} (such as '{self.names[untagged[0]]}')"
-        remarks = [*self.remarks, f"Without tags: {example}, named without a tag."]
-        return replace(self.subset(sorted({*range(len(self))}.difference(untagged))), remarks=remarks)
+        n_photos = f"{len(self) - len(known):,} of {count_of(len(self), 'photo')}"
+        remark = f"Without tags: {n_photos} (such as '{self.names[self.known.index(False)]}'), named without a tag."
+        return replace(self.subset(known), remarks=[*self.remarks, remark])
 
     def select(self, split: str) -> Self:
         """Return the images of one split.

@@ -148,8 +148,9 @@ def _attributes(path: object, lines: Iterator[tuple[int, str]]) -> list[str]:
         if text.lower() == "@data":
             return names
         if text.lower().startswith("@attribute"):
-            match = _ATTRIBUTE.fullmatch(text)
-            if match is None or re.sub(r"[\s'\"]", "", match[4].lower()) not in _TYPES:
+            matches = filter(None, map(_ATTRIBUTE.fullmatch, (text, line.strip())))  # a quoted name may contain %
+            match = next((one for one in matches if re.sub(r"[\s'\"]", "", one[4].lower()) in _TYPES), None)
+            if match is None:
                 raise TagFileError(
                     f"{path}, line {number}: '{text[:60]}' is not known.",
                     expected=f"@attribute NAME and one of: {', '.join(_TYPES)}",

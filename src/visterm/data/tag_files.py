@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -126,14 +127,15 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     parents = {path.parent for path in paths}
     outer = Path(os.path.commonpath(parents or [folder]))
     around = () if outer in parents else outer.parts
-    n = len(around)
+    n = len(around) - any(split_name(part) in STANDARD_SPLITS for part in around[-1:])  # the level of a split
     has_splits = all(len(p.parts) > n + 1 and split_name(p.parts[n]) in STANDARD_SPLITS for p in paths)
     numbers = {name for parent in parents for name in _folder_tags(parent.parts) if name.isdecimal()}
     dates = {name for parent in parents for name in parent.parts if name.isdecimal() and _STORAGE_FOLDER.match(name)}
-    records = []
+    tags_of = partial(_folder_tags, of_numbers=len(numbers) > len(dates))
+    n_around, records = len(tags_of(around)), []
     for path in paths:
-        split, names = (split_name(path.parts[n]), path.parts[n + 1 : -1]) if has_splits else (None, path.parts[:-1])
-        tags = [tag for tag in _folder_tags(names, of_numbers=len(numbers) > len(dates)) if tag not in around]
+        split = split_name(path.parts[n]) if has_splits else None
+        tags = tags_of(path.parts[n + 1 : -1]) if has_splits else tags_of(path.parts[:-1])[n_around:]
         if tags:
             records.append(record(name := path.as_posix(), tags, split, source=f"the folder of {name}"))
 

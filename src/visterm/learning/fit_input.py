@@ -224,7 +224,7 @@ def read_images(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[
     if not request.learns_tags:
         return query_corpus(encoder, images, lines)
     try:
-        return read_corpus(encoder, images, tags, **request.rules.columns()).tagged(), lines
+        return read_corpus(encoder, images, tags, **request.rules.columns()).known_only(), lines
     except NoTagsError:
         if not request.words:
             raise

@@ -242,7 +242,7 @@ class NetworkTraining:
 
     def drop_rows(self) -> None:
         """Free the memory of the images; a finished training continues `on` others."""
-        self._rows = self._rows[:0]
+        self._rows = self._rows[:0].copy()
 
     def measure_map(self, valid: Judged) -> Measure | None:
         """Return a function that measures the MAP of the weights on validation images with tags, or None without any.

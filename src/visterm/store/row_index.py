@@ -138,7 +138,7 @@ def build_index(part: Part, queries: NDArray[np.floating]) -> RowIndex:
     """Build an index of the rows of `part`, whose ids are 0, 1, ..., and measure its best settings.
 
     `queries`, shape (n_queries, width), should be up to a few hundred typical queries: more give better measurements.
-    The property `settings.pays` says whether to use the index. Raises MissingExtraError if faiss is not installed.
+    The property `is_useful` says whether to use the index. Raises MissingExtraError if faiss is not installed.
     """
     faiss = _faiss()
     queries = np.ascontiguousarray(queries, np.float32)

@@ -37,6 +37,7 @@ class TagRecord(NamedTuple):
     negatives: list[str]  # Tags that the image explicitly does not have: written with ``-`` before the tag
     split: str | None  # "train", "valid", "test" or another name; None if not given
     user: str | None = None  # The owner of the image; None if not given, or if the image has several owners
+    is_known: bool = True  # Not if its cell or text is empty, which doesn't say that it has none of the tags
 
 
 class TagsFound(NamedTuple):
@@ -136,7 +137,8 @@ def merged_by_image(records: Iterable[TagRecord], *, per_split: bool = False) ->
         tags = dict.fromkeys(tag for row in group for tag in row.tags)
         negatives = dict.fromkeys(tag for row in group for tag in row.negatives)
         users = {row.user for row in group if row.user}
-        result.append(TagRecord(image, [*tags], [*negatives], splits[0], users.pop() if len(users) == 1 else None))
+        user, is_known = users.pop() if len(users) == 1 else None, any(row.is_known for row in group)
+        result.append(TagRecord(image, [*tags], [*negatives], splits[0], user, is_known))
     return result
 
 

@@ -354,7 +354,8 @@ def _record(path: Path | str, row: Row, splitter: Splitter, image_column: str, t
     split = split_name(row.cells[split_column]) if split_column else None
     owner = row.cells[user_column] if user_column else None  # a text, or any other JSON value
     user = owner if isinstance(owner, str) else "" if owner is None else json.dumps(owner, sort_keys=True)
-    return record(name, tags, split, user.strip() or None, source=source)
+    is_known = any(tags) or text_of_tags is None  # an empty list, or a row without marks, says that it has no tag
+    return record(name, tags, split, user.strip() or None, source=source)._replace(is_known=is_known)
 
 
 def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[str]]:
@@ -365,11 +366,11 @@ def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[
         cell = row.cells[column]
         list_cell = parse_list(cell) if isinstance(cell, str) and "[" in cell else None
         cell = cell if list_cell is None else list_cell
-        if isinstance(cell, str):
-            texts.append(cell)
+        if cell is None or isinstance(cell, str):
+            texts.append(cell or "")
             continue
         cell = [cell] if type(cell) is int else cell  # such as 2019, a photo's only keyword in the JSON of exiftool
-        values = cell.tolist() if isinstance(cell, np.ndarray) else [] if cell is None else cell
+        values = cell.tolist() if isinstance(cell, np.ndarray) else cell
         if isinstance(values, tuple | set | frozenset):
             values = list(values) if isinstance(values, tuple) else sorted(values)
         if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):

@@ -24,7 +24,7 @@ from visterm.data.text_files import read_text
 
 SUFFIX = ".txt"
 MAX_TEXT_BYTES = 16 * MB  # Maximum size of the text of one image in bytes
-_BOX = re.compile(r"\d+( -?[\d.]+(e-\d+)?){4,} *")  # A line of YOLO: a class, and a box or an outline
+_BOX = re.compile(r"\d+( [01]?(\.\d+)?(e[+-]\d+)?){4,} *", re.IGNORECASE)  # A line of YOLO: a class, box or outline
 NOTES = ".visterm_texts.jsonl"  # Notes on what visterm wrote into a folder's texts, which have no metadata
 
 
@@ -110,7 +110,8 @@ def _read_texts(
         invalid_tag = next((tag for tag in tags if (name := without_minus(clean_tag(tag))) and tag_fault(name)), None)
         if invalid_tag is not None:
             source += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
-        records.append(record(image.relative_to(folder).as_posix(), tags, None, source=source))
+        name = image.relative_to(folder).as_posix()
+        records.append(record(name, tags, None, source=source)._replace(is_known=any(tags)))
     return records, skipped
 
 

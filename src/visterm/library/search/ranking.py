@@ -292,6 +292,7 @@ def _best_of_certain(scores: WordScores, photos: CandidatePhotos, judged: Manual
     words, n_words = scores.words, len(scores.words.weights)
     n_best = (k if n_words == 2 else CANDIDATES_PER_PHOTO * k) + len(photos.left_out)
     for word, ids in judged.certain_photos.items() if n_words > 1 else ():
+        ids = ids[contains(scores.rows.ids, ids)]  # not those that are gone
         if len(ids) > max(n_best, MIN_CANDIDATES):  # of fewer, a choice takes longer than their confidences
             others = np.arange(n_words) != word
             q = words.weights[others] @ words.rows[others]

@@ -68,7 +68,7 @@ class MemberTrial:
     """A candidate and its results."""
 
     name: str
-    model: Annotator  # Fitted on the training part if `scores` is not None
+    model: Annotator  # Fitted on the training part, until it is released to be fitted again
     settings: candidates.Settings  # Settings that differ from the defaults
     position: int  # Position among the candidates
     columns: candidates.ColumnSet  # Columns of the features that it reads
