@@ -93,6 +93,22 @@ def test_an_index_is_measured_on_searches_for_two_tags(n_tags):
     assert all(np.isclose(q, pairs, atol=1e-5).all(axis=1).any() for q in queries)
 
 
+class Uncopied(np.ndarray):
+    """Rows of which no part may be copied."""
+
+    def __getitem__(self, key):
+        assert self.ndim == 1
+        return super().__getitem__(key)
+
+
+def test_all_products_are_kept_and_made_without_a_copy_of_the_rows_that_are_not_hidden():
+    rows = np.array([[1, 0], [2, 5], [0, 3], [4, 1]], np.float32).view(Uncopied)
+    part, q = ArrayPart(np.arange(4), rows, np.array([1])), np.array([[1, 2]], np.float32)
+    for _ in range(2):
+        assert part.products(q).tolist() == [[1], [6], [6]]
+        part.rows = np.zeros_like(rows)  # what was kept counts
+
+
 def test_an_index_is_not_asked_for_many_results(index, rows, queries, monkeypatch):
     part, calls = ArrayPart(np.arange(N), rows, index=index), []
     monkeypatch.setattr(RowIndex, "candidates", lambda self, q, k: calls.append(k) or np.arange(N))

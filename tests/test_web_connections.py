@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -18,7 +19,6 @@ import pytest
 
 from tiny_catalogue import make_tiny_catalogue
 from visterm.web.server import (
-    IDLE_SECONDS,
     MAX_CONNECTIONS,
     RESERVED_FILES,
     Connections,
@@ -204,17 +204,23 @@ def test_a_refused_connection_gets_its_answer_whole(tmp_path):
                 assert b"\r\nretry-after: 1\r\n" in answer
 
 
-def test_a_connection_that_was_answered_just_now_is_in_use(monkeypatch):
-    now = [0.0]
+def test_if_all_were_answered_just_now_the_first_answered_makes_room(monkeypatch):
+    now, closed, connections = [0.0], [], Connections(4)
     monkeypatch.setattr("visterm.web.server.time.monotonic", lambda: now[0])
-    cycle = SimpleNamespace(response_complete=False)
-    connection = HttpConnection(SimpleNamespace(cycle=cycle, data_received=lambda data: None), Connections(4))
-    assert connection.is_idle is False
-    connection.data_received(b"GET")
-    cycle.response_complete = True
-    assert connection.is_idle is False
-    now[0] = 2 * IDLE_SECONDS
-    assert connection.is_idle is True
+    cycles = [SimpleNamespace(response_complete=False) for _ in range(4)]
+    for client, cycle in enumerate(cycles):
+        connection = HttpConnection(SimpleNamespace(cycle=cycle, data_received=lambda data: None), connections)
+        connection.client = client
+        connection._transport = SimpleNamespace(abort=partial(closed.append, client))
+        assert connections.add(connection)
+        now[0] += 0.01
+        connection.data_received(b"GET")
+    new = HttpConnection(SimpleNamespace(cycle=None), connections)
+    assert not connections.add(new)  # all are being answered
+    for cycle in cycles[1:]:
+        cycle.response_complete = True
+    assert connections.add(new)
+    assert closed == [1]
 
 
 def test_the_head_and_the_body_of_an_answer_are_sent_together():
@@ -246,8 +252,8 @@ def test_the_head_and_the_body_of_an_answer_are_sent_together():
 class Held:
     """A connection as `Connections` sees it."""
 
-    def __init__(self, client, since, *, is_idle=True):
-        self.client, self.since, self.is_idle = client, since, is_idle
+    def __init__(self, client, since, *, is_busy=False):
+        self.client, self.since, self.is_busy = client, since, is_busy
         self.was_cut = False
 
     def closing_order(self):
@@ -268,7 +274,7 @@ def test_a_client_with_half_of_the_connections_makes_room_among_its_own():
 
 def test_connections_that_are_answered_do_not_make_room():
     connections = Connections(4)
-    busy = [Held(f"{i % 3}", i, is_idle=False) for i in range(4)]
+    busy = [Held(f"{i % 3}", i, is_busy=True) for i in range(4)]
     assert all(map(connections.add, busy))
     assert not connections.add(Held("new", 5))
     assert not any(each.was_cut for each in busy)

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from tiny_catalogue import make_tiny_catalogue
 from visterm.web.api import images, jobs, search, tags
 from visterm.web.app import create_app
-from visterm.web.direct import DirectAnswers
+from visterm.web.direct import MAX_QUERY_BYTES, DirectAnswers
 
 API = "/api/v1"
 VALID = (
@@ -60,6 +60,18 @@ def test_valid_requests_do_not_reach_the_framework_and_are_counted_under_their_a
     monkeypatch.undo()
     counted = service.get(f"{API}/metrics").text
     assert f'route="{API}/images/{{image_id}}/thumbnail"' in counted
+
+
+def test_long_queries_are_left_to_the_framework(service, monkeypatch):
+    layer = service.app.middleware_stack
+    while not isinstance(layer, DirectAnswers):
+        layer = getattr(layer, "app", None) or layer._app
+    passed_on, app = [], layer._app
+    monkeypatch.setattr(layer, "_app", lambda scope, *rest: passed_on.append(scope["path"]) or app(scope, *rest))
+    for n_letters in (MAX_QUERY_BYTES - 7, MAX_QUERY_BYTES - 6):  # of which `folder=` has 7
+        folder = "x" * (n_letters % 3) + "%20" * (n_letters // 3)
+        assert service.get(f"{API}/search?folder={folder}").status_code == 200
+    assert passed_on == [f"{API}/search"]
 
 
 def test_every_address_of_the_api_with_get_is_read(service):

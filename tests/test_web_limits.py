@@ -28,7 +28,7 @@ from visterm.web.decoding import DECODER_DIED
 from visterm.web.decoding_process import PIXELS, READY, REQUEST
 from visterm.web.errors import HttpError
 from visterm.web.service import Bounds
-from visterm.web.work import Work
+from visterm.web.work import SLOW_SECONDS, Figures, Work
 
 HERE = "http://127.0.0.1:8080"
 API = "/api/v1"
@@ -234,9 +234,9 @@ def test_searches_go_on_while_writes_wait_for_another_process(service, tiny):
             assert found[0].status_code == 200
 
 
-def test_a_queue_that_is_slow_is_a_quarter_as_long():
+def test_a_queue_that_is_slow_is_shorter():
     async def ask(waited_seconds):
-        work, free = Work("search", 1, 8, queue_seconds=1.0), threading.Event()
+        work, free = Work("search", 1, 8, slow_bound=2), threading.Event()
         running = asyncio.create_task(work.do(free.wait))
         await asyncio.sleep(0)
         work.note_start(time.monotonic() - waited_seconds)
@@ -255,6 +255,46 @@ def test_a_queue_that_is_slow_is_a_quarter_as_long():
 
     assert asyncio.run(ask(0)) == 8
     assert asyncio.run(ask(2)) == 2
+
+
+def test_a_process_that_was_slow_goes_on_while_the_others_have_many_requests(tmp_path):
+    with (tmp_path / "figures").open("w+b") as file:
+        own, other = (Figures(2, row, file.fileno()) for row in range(2))
+        work = Work("search", 1, 8, slow_bound=2, figures=own)
+        other.gauge("search").value = 7
+        work.note_start(time.monotonic() - 2 * SLOW_SECONDS)
+        with work.slot(), pytest.raises(HttpError, match="8 requests for search"), work.slot():
+            pass
+        work.close()
+
+
+def test_a_queue_that_became_empty_is_no_longer_slow():
+    work = Work("search", 1, 8, slow_bound=1)
+    work.note_start(time.monotonic() - 2 * SLOW_SECONDS)
+    with work.slot(), pytest.raises(HttpError, match="1 requests for search"), work.slot():
+        pass
+    with work.slot(), work.slot():
+        assert work.waiting.value == 2
+    work.close()
+
+
+def test_slow_queues_take_the_uploads_of_two_requests_and_all_photos_of_the_catalogue(service, tiny):
+    shared = service.app.state.service
+    queues = (shared.upload_decoders.work, shared.encoding, shared.decoders.work)
+    n_waiting = (shared.bounds.pictures, shared.bounds.pictures, shared.bounds.decoding - 1)
+    for work, n in zip(queues, n_waiting, strict=True):
+        work.note_start(time.monotonic() - 2 * SLOW_SECONDS)
+        work.waiting.value += n
+    picture = (tiny.photos / "01.jpg").read_bytes()
+    files = [("image", (f"{i}.jpg", picture)) for i in range(shared.bounds.pictures)]
+    try:
+        tagged = service.post(f"{API}/annotate", files=files)
+        thumbnail = service.get(f"{API}/images/1/thumbnail?size=160")
+    finally:
+        for work, n in zip(queues, n_waiting, strict=True):
+            work.waiting.value -= n
+    assert (tagged.status_code, thumbnail.status_code) == (200, 200)
+    assert len(tagged.json()["images"]) == shared.bounds.pictures
 
 
 def test_searches_beyond_the_queue_are_refused_at_once_and_the_others_answered_whole(tiny, monkeypatch):

@@ -381,22 +381,22 @@ class ArrayPart(Part):
 
     def products(self, Q: Floats, positions: Ints | None = None) -> Floats:
         """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
-        reads_some = positions is not None
-        if positions is None and len(self.hidden):
-            positions = self.visible
-        rows = self.rows if positions is None else self.rows[positions]
+        few_queries = 0 < len(Q) <= MAX_SINGLE_QUERIES
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
-            if not 0 < len(Q) <= MAX_SINGLE_QUERIES or not isinstance(rows, np.ndarray):
-                return np.asarray(rows @ Q.T, np.float32)
-            if reads_some:
+            if positions is None and few_queries and isinstance(self.rows, np.ndarray):
+                return np.stack([self._kept_products(self.rows, q) for q in Q]).T
+            if positions is None and len(self.hidden):
+                positions = self.visible
+            rows = self.rows if positions is None else self.rows[positions]
+            if few_queries and isinstance(rows, np.ndarray):
                 return np.stack([rows @ q for q in Q]).T
-            return np.stack([self._kept_products(rows, q) for q in Q]).T
+            return np.asarray(rows @ Q.T, np.float32)
 
     def _kept_products(self, rows: Floats, q: Floats) -> Floats:
         """Return the products of all visible rows with a query; they are kept, as searches repeat the same words."""
         kept, key = self._kept, q.tobytes()
         if (products := kept.get(key)) is None:
-            products = rows @ q
+            products = (rows @ q)[self.visible] if len(self.hidden) else rows @ q  # not a copy of the visible rows
             if (len(kept) + 1) * products.nbytes > MAX_KEPT_BYTES:
                 kept.clear()
             kept[key] = products

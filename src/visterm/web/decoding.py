@@ -28,7 +28,7 @@ Answer = tuple[bytes, int, int, bytes]  # The answer of a process: outcome, heig
 class Decoders:
     """A few processes that decode pictures, and a limited number of threads that wait for them.
 
-    `bound` and `queue_seconds` are those of `Work`. A process may use `memory_bytes`; a picture may have
+    `bound` and `slow_bound` are those of `Work`. A process may use `memory_bytes`; a picture may have
     `max_pixels` and take `seconds`, after which its process is killed. `name` is the name of this work in messages and
     figures. `n_died` counts the processes that died and were replaced.
     """
@@ -41,12 +41,12 @@ class Decoders:
         memory_bytes: int,
         max_pixels: int,
         seconds: float,
-        queue_seconds: float = math.inf,
+        slow_bound: float = math.inf,
         name: str = "decode",
         figures: Figures | None = None,
     ) -> None:
         figures = figures or Figures()
-        self.work = Work(name, processes, bound, queue_seconds=queue_seconds, figures=figures)
+        self.work = Work(name, processes, bound, slow_bound=slow_bound, figures=figures)
         self.n_died = figures.counter(f"{name} died")
         self._seconds = seconds
         command = [sys.executable, "-m", "visterm.web.decoding_process", str(memory_bytes), str(max_pixels)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from typing import Any, get_args, get_origin
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from fastapi.params import Path, Query
 from fastapi.routing import APIRoute
@@ -20,6 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from visterm.core.errors import VistermError
 from visterm.web.pages.render import answer_of
 from visterm.web.service import Service
+
+MAX_QUERY_BYTES = 8192  # Longer queries are hardly ever valid, and the framework reads them
 
 
 class DirectAnswers:
@@ -73,13 +75,16 @@ class _Reader:
         self._model: type[BaseModel] = create_model("Parameters", **fields)
 
     def read(self, path_values: dict[str, Any], request: Request) -> dict[str, Any] | None:
-        """Return the parameters of a request; None if one of them is unknown or invalid."""
+        """Return the parameters of a request; None if one of them is unknown or invalid, or the query is long."""
         values: dict[str, Any] = {name: {} for name in self._owners.values() if name} | path_values
-        for name, text in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        query = request.scope["query_string"].decode("latin-1")
+        if len(query) > MAX_QUERY_BYTES:
+            return None
+        for name, texts in parse_qs(query, keep_blank_values=True).items():
             if (owner := self._owners.get(name)) is None:
                 return None
             target = values[owner] if owner else values
-            target[name] = [*target.get(name, ()), text] if name in self._lists else text  # the last one counts
+            target[name] = texts if name in self._lists else texts[-1]  # the last one counts
         try:
             parameters = vars(self._model.model_validate(values))
         except ValidationError:

@@ -32,7 +32,6 @@ SWITCH_SECONDS = 0.001
 """Time after which a computing thread lets others run. An answer waits for two switches, and Python's 5 ms add up."""
 
 KEEP_ALIVE_SECONDS = 30
-IDLE_SECONDS = 1.0  # After an answer, a connection is not closed for this time: its client may be sending
 LINGER_SECONDS = 2.0  # Time in which the client of a refused connection can read the answer
 MAX_TAKEN_AT_ONCE = 64  # Connections that a worker takes from the supervisor, before it goes on answering
 TICKS_PER_SECOND = 10  # Ticks of uvicorn's main loop
@@ -206,10 +205,10 @@ class Connections:
         client_connections = [connection for connection in self.open if connection.client == new.client]
         rivals = client_connections if len(client_connections) >= max(self.max_open // 2, 1) else self.open
         if rivals is client_connections or len(self.open) >= self.max_open:
-            idle_connections = [connection for connection in rivals if connection.is_idle]
-            if not idle_connections:
+            idle_connections = (connection for connection in rivals if not connection.is_busy)
+            most_overdue = min(idle_connections, key=lambda connection: connection.closing_order(), default=None)
+            if most_overdue is None:
                 return False
-            most_overdue = min(idle_connections, key=lambda connection: connection.closing_order())
             self.open.discard(most_overdue)
             most_overdue.abort()
         self.open.add(new)
@@ -247,14 +246,8 @@ class HttpConnection(asyncio.Protocol):
         cycle = self._inner.cycle
         return cycle is not None and not cycle.response_complete
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is answered, and none was just now: then the next one may be on its way."""
-        answered = self._waiting_since is None and time.monotonic() - self._last_received < IDLE_SECONDS
-        return not self.is_busy and not answered
-
     def closing_order(self) -> tuple[bool, float]:
-        """Return a sort key that puts the connection first whose request is most overdue."""
+        """Return a sort key: the connection whose request is most overdue comes first, the last answered one last."""
         since = self._waiting_since
         return (since is None, self._last_received if since is None else since)
 

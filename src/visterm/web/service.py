@@ -65,7 +65,6 @@ class Bounds:
     searching: int = 128
     browsing: int = 32
     writing: int = 64
-    queue_seconds: float = 0.4  # If requests wait longer to search, decode or encode, a quarter of these may wait
     writing_seconds: float = 30.0  # Seconds that a request may wait for its turn to write
     decoding: int = 64
     encoding: int = 64
@@ -111,21 +110,18 @@ class Service:
         self.bodies = Bodies(bounds.body_bytes, figures)
         self.catalogue = Catalogue.load(self.path, n_jobs=1)  # one core per request suits many requests best
         new_work = partial(Work, figures=figures)
-        queue_seconds = bounds.queue_seconds
-        self.searching = new_work("search", 2, bounds.searching, queue_seconds=queue_seconds)
+        n_slow = 2 * bounds.pictures  # Uploads of two requests, which are answered whole
+        self.searching = new_work("search", 2, bounds.searching, slow_bound=-(-bounds.searching // (4 * n_workers)))
         self.browsing = new_work("browse", 1, bounds.browsing)
         self.writing = new_work("write", N_WRITERS, bounds.writing, patience_seconds=bounds.writing_seconds)
-        self.encoding = new_work("annotate", 1, bounds.encoding, queue_seconds=queue_seconds)
+        self.encoding = new_work("annotate", 1, bounds.encoding, slow_bound=n_slow)
         self.checking = new_work("health", 1, bounds.browsing)
         self.fetching = new_work("fetch", -(-bounds.fetchers // n_workers), bounds.fetching)
         n_decoders = -(-bounds.decoders // n_workers)
-        new_pool = partial(
-            Decoders, n_decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes, queue_seconds=queue_seconds,
-            figures=figures,
-        )  # fmt: skip
+        new_pool = partial(Decoders, n_decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes, figures=figures)
         self.decoders = new_pool(max_pixels=max_image_pixels(), seconds=bounds.decoding_seconds)
         self.upload_decoders = new_pool(
-            max_pixels=bounds.upload_pixels, seconds=bounds.upload_seconds, name="decode uploads"
+            max_pixels=bounds.upload_pixels, seconds=bounds.upload_seconds, slow_bound=n_slow, name="decode uploads"
         )
         self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes // n_workers, figures.gauge("thumbnails"))
         self._runner: JobRunner | None = None

@@ -23,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 BUSY_SECONDS = 1  # Seconds that a refused client should wait; the queues empty faster
+SLOW_SECONDS = 0.4  # If requests wait longer, fewer may wait
 Tell = Callable[..., None]
 """Sends a message to the process that runs jobs: the name of a method, and its arguments."""
 
@@ -45,8 +46,8 @@ class Work:
     """Threads for one kind of work, such as "search", with a bound on the requests that run and wait together.
 
     A request beyond the bound, which holds for all processes that share `figures`, is answered 503 at once; so is one
-    that has waited `patience_seconds` for a thread. If requests have to wait longer than `queue_seconds`, a quarter of
-    the bound is enough to refuse further ones. A thread computes on one core, which suits many requests best.
+    that has waited `patience_seconds` for a thread. If requests have to wait longer than `SLOW_SECONDS`, further ones
+    are refused while this process has `slow_bound` of them. A thread computes on one core, which suits many best.
     `waiting` counts the requests running and waiting now, `n_refused` those that were refused.
     """
 
@@ -56,12 +57,12 @@ class Work:
         threads: int,
         bound: int,
         *,
-        queue_seconds: float = math.inf,
+        slow_bound: float = math.inf,
         patience_seconds: float = math.inf,
         figures: Figures | None = None,
     ) -> None:
         self.name, self.bound, self._patience_seconds = name, bound, patience_seconds
-        self._queue_seconds, self._waited_seconds = queue_seconds, 0.0
+        self._slow_bound, self._waited_seconds = slow_bound, 0.0
         figures = figures or Figures()
         self.waiting, self.n_refused = figures.gauge(name), figures.counter(name)
         self._threads = ThreadPoolExecutor(
@@ -96,14 +97,16 @@ class Work:
     @contextmanager
     def slot(self) -> Iterator[None]:
         """Count one more request that runs or waits. Raises HttpError (503) if there are too many."""
-        is_slow = self._waited_seconds > self._queue_seconds
-        if self.waiting.total >= (max(1, self.bound // 4) if is_slow else self.bound):
+        is_slow = self._waited_seconds > SLOW_SECONDS  # known of this process only, so its own queue counts
+        if self.waiting.total >= self.bound or (is_slow and self.waiting.value >= self._slow_bound):
             raise self._busy()
         self.waiting.value += 1
         try:
             yield
         finally:
             self.waiting.value -= 1
+            if self.waiting.value == 0:
+                self._waited_seconds = 0.0  # the next one need not wait
 
     def _busy(self) -> HttpError:
         self.n_refused.value += 1

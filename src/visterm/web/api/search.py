@@ -22,6 +22,7 @@ router = APIRouter()
 
 MAX_PAGED_PHOTOS = 10_000  # Photos that one search returns on all its pages
 MAX_KEPT_ANSWERS = 1000  # Answers that are kept until anything in the database changes
+MAX_KEPT_BYTES = 2**24  # Bytes of all these answers; one may have a 256th of them
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_INT)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
@@ -132,14 +133,19 @@ def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) -> Respo
     """
     database, key = service.catalogue.stored.database, query.model_dump_json()
     database.check_in_place()
-    answers: dict[str, Response] = database.keep("answers", dict)
-    if key in answers:
-        return answers[key]
+    kept: tuple[dict[str, Response], list[int]] = database.keep("answers", lambda: ({}, []))
+    answers, sizes = kept
+    if (answer := answers.get(key)) is not None:
+        return answer
+    service.catalogue.refresh()  # again: the run may have changed before `answers` was read
     answer = _search(service, query)
-    if query.folder is None:  # links in the folder's path are not in the database
-        if len(answers) >= MAX_KEPT_ANSWERS:
+    n_bytes = len(key) + len(answer.body)
+    if query.folder is None and n_bytes <= MAX_KEPT_BYTES // 256:  # links in the folder's path are not in the database
+        if len(sizes) >= MAX_KEPT_ANSWERS or sum(sizes) + n_bytes > MAX_KEPT_BYTES:
             answers.clear()
+            sizes.clear()
         answers[key] = answer
+        sizes.append(n_bytes)
     return answer
 
 
