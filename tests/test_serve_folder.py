@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -310,6 +311,40 @@ def test_many_photos_are_found_by_a_quick_model_until_the_default_model_has_lear
     runs = len(catalogue.stored.runs.all())
     learn_quickly(catalogue, lambda: False)
     assert len(catalogue.stored.runs.all()) == runs
+
+
+def test_other_programs_get_no_tags_of_the_quick_model_and_pages_say_that_it_is_one(
+    indexed, tmp_path, photos, monkeypatch
+):
+    monkeypatch.setattr("visterm.library.start.MANY_PHOTOS", 10)
+    sentence = "a quick model answers until the default model has learned"
+    photo = base64.b64encode((photos / "2023" / "000.png").read_bytes()).decode()
+    to_label = {"images": [f"data:image/png;base64,{photo}"]}
+    tasks = {"tasks": [{"data": {"image": "visterm:0"}}]}
+    with TestClient(create_app(tmp_path / "catalogue"), base_url="http://127.0.0.1") as client:
+        learn_quickly(indexed, lambda: False)
+        assert indexed.stored.jobs.latest(1)[0].message == f"{sentence}."
+        assert indexed.stored.history.latest(1)[0].details["learned"] == sentence
+        answer = client.post("/api/v1/vision/labels", json=to_label)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+        assert "no confidences" in answer.json()["error"]
+        suggested = client.post("/label-studio/predict", json=tasks).json()["results"][0]
+        assert suggested["result"] == []
+        assert "no confidences" in suggested["error"]
+        jobs = client.get("/library").text
+        assert f"<p>{sentence}.</p>" in jobs
+        assert "not compared" not in jobs
+        indexed.stored.database.write("UPDATE jobs SET finished = '2026-01-01T00:00:00.000000Z'", ())
+        part = client.get("/library/start", headers={"x-part": "1"}).text
+        assert f"48 photos are in, and {sentence}." in part
+        indexed.stored.jobs.start("fit")
+        part = client.get("/library/start", headers={"x-part": "1"}).text
+        assert "A quick model answers until" in part
+
+        learn_first(indexed, lambda: False)
+        assert client.post("/api/v1/vision/labels", json=to_label).status_code == 200
+        assert client.post("/label-studio/predict", json=tasks).json()["results"][0]["result"]
+        assert "no confidences" not in client.get("/library").text
 
 
 def test_a_kill_right_after_the_quick_model_is_in_use_leaves_it_marked(indexed, tmp_path, monkeypatch):

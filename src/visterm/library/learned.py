@@ -14,6 +14,7 @@ MAX_LISTED_TAGS = 5  # Maximum number of tags that a message lists
 
 START = "nothing learned yet"  # Fact of the run with which the catalogue of a folder begins, see `library.start`
 QUICK = "quick model"  # Value of this fact of the run that answers until the default model has learned
+NOT_SURE_YET = "Tags have no confidences until the default model has learned. Try again in a minute."
 NO_TAGS = "no tags"  # Value of this fact among the catalogue's, once all photos are in and none has a tag
 MIN_COMPARED_PHOTOS = 20  # Minimum number of held-out photos: resamples of fewer say little about either run
 MEASURE = "MAP"  # Mean average precision, over the tags that both runs know
