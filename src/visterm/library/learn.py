@@ -113,15 +113,14 @@ def learn(
             )  # fmt: skip
 
         comparison = _comparison_facts(tagger, learned, held_out)
-        is_same_run = learned.fingerprint == run.fingerprint
-        must_use = use_even_if_worse or is_same_run
-        why_not = "" if must_use else _reason_not_used(stored, learned, comparison, cautious, by_itself)
+        is_same = learned.fingerprint == run.fingerprint
+        why_not = "" if is_same or use_even_if_worse else _why_unused(stored, learned, comparison, cautious, by_itself)
         outcome = _outcome(
             tagger, learned, train, held_out, run_before=run.fingerprint, full=not updates_tags, in_use=not why_not,
             why_not=why_not, number=run.id, number_before=run.id, is_first=is_first, is_quick=quick, **comparison,
         )  # fmt: skip
 
-        if not is_same_run and not job.cancelled:
+        if not is_same and not job.cancelled:
             rows_of = run.rows_of if updates_tags or keeps_rows else None
             mark = {START: QUICK} if quick else {}  # stored with the change of the run: a kill may follow
             facts = {LEARNED_HERE: True, **comparison, **mark, "run_before": run.fingerprint}
@@ -186,7 +185,7 @@ def _outcome(
     )  # fmt: skip
 
 
-def _reason_not_used(
+def _why_unused(
     stored: StoredCatalogue, learned: Tagger, comparison_facts: Mapping[str, object], cautious: bool, by_itself: bool
 ) -> str:
     """Return why a new run is not used, see `LearningOutcome.why_not`; empty if it is used."""
