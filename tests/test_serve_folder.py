@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from visterm.core.errors import DataError, StorageError
 from visterm.encoders.effnet_lite import weights_file
 from visterm.encoders.named import TABLE_ENV
 from visterm.learning.fit_request import FitRequest
+from visterm.library.learned import QUICK, START
 from visterm.library.runs import earlier_runs
 from visterm.library.start import catalogue_of, learn_first, learn_quickly, open_or_start
 from visterm.web.app import create_app
@@ -280,17 +282,23 @@ def test_one_command_learns_from_a_catalogue_of_lightroom_alone_and_finds_by_its
     assert sorted(path.name for path in photos.iterdir()) == ["2023", "all.lrcat", "broken.png", "北京"]
 
 
-def test_many_photos_are_found_by_a_quick_model_until_the_default_model_has_learned(tmp_path, photos, monkeypatch):
-    out = tmp_path / "catalogue"
-    open_or_start(photos, out, REQUEST)
-    catalogue = Catalogue.load(out, n_jobs=1)
+@pytest.fixture
+def indexed(tmp_path, photos):
+    """A catalogue with all photos, and nothing learned."""
+    open_or_start(photos, tmp_path / "catalogue", REQUEST)
+    catalogue = Catalogue.load(tmp_path / "catalogue", n_jobs=1)
     work = FolderWatcher(catalogue, [str(photos)], tags="auto", stop=Stop(), say=print)
     assert len(list(work.compare_folders())) == 1
-    learn_quickly(catalogue, lambda: False)
+    return catalogue
+
+
+def test_many_photos_are_found_by_a_quick_model_until_the_default_model_has_learned(indexed, tmp_path, monkeypatch):
+    catalogue, out = indexed, tmp_path / "catalogue"
+    assert not learn_quickly(catalogue, lambda: False)
     assert len(catalogue.tagger.vocabulary) == 0  # the default model is quick enough for so few
 
     monkeypatch.setattr("visterm.library.start.MANY_PHOTOS", 10)
-    learn_quickly(catalogue, lambda: False)
+    assert not learn_quickly(catalogue, lambda: False)
     rows = catalogue.stored.database.value("SELECT count(*) FROM rows")
     assert rows == len(catalogue)  # those of the run that knew no tag serve this one, too
     assert type(catalogue.tagger.model).__name__ == "TextRidge"
@@ -303,6 +311,70 @@ def test_many_photos_are_found_by_a_quick_model_until_the_default_model_has_lear
     runs = len(catalogue.stored.runs.all())
     learn_quickly(catalogue, lambda: False)
     assert len(catalogue.stored.runs.all()) == runs
+
+
+def test_other_programs_get_no_tags_of_the_quick_model_and_pages_say_that_it_is_one(
+    indexed, tmp_path, photos, monkeypatch
+):
+    monkeypatch.setattr("visterm.library.start.MANY_PHOTOS", 10)
+    sentence = "a quick model answers until the default model has learned"
+    photo = base64.b64encode((photos / "2023" / "000.png").read_bytes()).decode()
+    to_label = {"images": [f"data:image/png;base64,{photo}"]}
+    tasks = {"tasks": [{"data": {"image": "visterm:0"}}]}
+    with TestClient(create_app(tmp_path / "catalogue"), base_url="http://127.0.0.1") as client:
+        learn_quickly(indexed, lambda: False)
+        assert indexed.stored.jobs.latest(1)[0].message == f"{sentence}."
+        assert indexed.stored.history.latest(1)[0].details["learned"] == sentence
+        answer = client.post("/api/v1/vision/labels", json=to_label)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+        assert "no confidences" in answer.json()["error"]
+        suggested = client.post("/label-studio/predict", json=tasks).json()["results"][0]
+        assert suggested["result"] == []
+        assert "no confidences" in suggested["error"]
+        jobs = client.get("/library").text
+        assert f"<p>{sentence}.</p>" in jobs
+        assert "not compared" not in jobs
+        indexed.stored.database.write("UPDATE jobs SET finished = '2026-01-01T00:00:00.000000Z'", ())
+        part = client.get("/library/start", headers={"x-part": "1"}).text
+        assert f"48 photos are in, and {sentence}." in part
+        indexed.stored.jobs.start("fit")
+        part = client.get("/library/start", headers={"x-part": "1"}).text
+        assert "A quick model answers until" in part
+
+        learn_first(indexed, lambda: False)
+        assert client.post("/api/v1/vision/labels", json=to_label).status_code == 200
+        assert client.post("/label-studio/predict", json=tasks).json()["results"][0]["result"]
+        assert "no confidences" not in client.get("/library").text
+
+
+def test_a_kill_right_after_the_quick_model_is_in_use_leaves_it_marked(indexed, tmp_path, monkeypatch):
+    monkeypatch.setattr("visterm.library.start.MANY_PHOTOS", 10)
+
+    def kill(stored):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr("visterm.library.runs.forget_old_rows", kill)  # the first step after the change of the run
+        with pytest.raises(KeyboardInterrupt):
+            learn_quickly(indexed, lambda: False)
+    catalogue = Catalogue.load(tmp_path / "catalogue", n_jobs=1)
+    assert catalogue.stored.runs.current().facts[START] == QUICK
+    assert "Learned 3 tags" in learn_first(catalogue, lambda: False)
+    assert catalogue.earlier_runs() == []
+
+
+def test_who_stops_the_quick_model_stops_the_default_model_too(indexed, monkeypatch):
+    monkeypatch.setattr("visterm.library.start.MANY_PHOTOS", 10)
+
+    def stop(writer, chunk_size, job, progress):
+        indexed.stored.jobs.cancel(job.id)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr("visterm.library.learn.RowWriter.predict", stop)
+        assert learn_first(indexed, lambda: False) == ""
+    assert [job.state for job in indexed.stored.jobs.latest() if job.kind == "fit"] == ["cancelled"]
+    assert len(indexed.tagger.vocabulary) == 0
+    assert "Learned 3 tags" in learn_first(indexed, lambda: False)  # in the next round
 
 
 def test_its_page_says_how_far_it_is(tmp_path, photos):

@@ -28,7 +28,7 @@ from visterm.library.feedback import copy_feedback
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, indexed_folders, photos_of
-from visterm.library.start import learn_first, learn_quickly
+from visterm.library.start import learn_first
 from visterm.store.catalogue import StoredCatalogue
 
 T = TypeVar("T")
@@ -167,7 +167,6 @@ class FolderWatcher:
     def _learn_first(self) -> None:
         """Let a catalogue learn that has learned nothing yet; watching goes on if its photos cannot be learned from."""
         try:
-            self._when_free(lambda: learn_quickly(self._catalogue, self._stop.is_set, self._progress))
             message = self._when_free(lambda: learn_first(self._catalogue, self._stop.is_set, self._progress))
         except DataError as error:
             message = self._wording(error)

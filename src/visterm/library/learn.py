@@ -33,6 +33,7 @@ from visterm.library.learned import (
     IS_WORSE,
     MIN_COMPARED_PHOTOS,
     NOT_BETTER,
+    QUICK,
     START,
     TOO_FEW,
     WENT_BACK,
@@ -112,17 +113,17 @@ def learn(
             )  # fmt: skip
 
         comparison = _comparison_facts(tagger, learned, held_out)
-        is_same_run = learned.fingerprint == run.fingerprint
-        must_use = use_even_if_worse or is_same_run
-        why_not = "" if must_use else _reason_not_used(stored, learned, comparison, cautious, by_itself)
+        is_same = learned.fingerprint == run.fingerprint
+        why_not = "" if is_same or use_even_if_worse else _why_unused(stored, learned, comparison, cautious, by_itself)
         outcome = _outcome(
             tagger, learned, train, held_out, run_before=run.fingerprint, full=not updates_tags, in_use=not why_not,
-            why_not=why_not, number=run.id, number_before=run.id, is_first=is_first, **comparison,
+            why_not=why_not, number=run.id, number_before=run.id, is_first=is_first, is_quick=quick, **comparison,
         )  # fmt: skip
 
-        if not is_same_run and not job.cancelled:
+        if not is_same and not job.cancelled:
             rows_of = run.rows_of if updates_tags or keeps_rows else None
-            facts = {LEARNED_HERE: True, **comparison, "run_before": run.fingerprint}
+            mark = {START: QUICK} if quick else {}  # stored with the change of the run: a kill may follow
+            facts = {LEARNED_HERE: True, **comparison, **mark, "run_before": run.fingerprint}
             details = {"learned": outcome.summary, **comparison}
             is_new = all(other.fingerprint != learned.fingerprint for other in runs.known_runs(stored))
             first_facts = facts if why_not else {"unfinished": True} if is_new else None
@@ -148,8 +149,7 @@ def _first_learner(tagger: Tagger, stored: StoredCatalogue) -> Tagger:
     """Return a tagger that learns the tags of files: the default model in place of one for a few tags, and the tree."""
     model = make_model(None, {}, {"random_state": 0, "n_jobs": getattr(tagger.encoder, "n_jobs", None)})
     tree = remembered_pairs(stored, TREE_KEY)
-    relations = WordRelations(tree=tree, is_a=tree)
-    return Tagger.of_parts(Learned(encoder=tagger.encoder, model=model, relations=relations))
+    return Tagger.of_parts(Learned(encoder=tagger.encoder, model=model, relations=WordRelations(tree=tree, is_a=tree)))
 
 
 def left_out_remark(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: int) -> str:
@@ -185,7 +185,7 @@ def _outcome(
     )  # fmt: skip
 
 
-def _reason_not_used(
+def _why_unused(
     stored: StoredCatalogue, learned: Tagger, comparison_facts: Mapping[str, object], cautious: bool, by_itself: bool
 ) -> str:
     """Return why a new run is not used, see `LearningOutcome.why_not`; empty if it is used."""
@@ -263,7 +263,7 @@ def _fitted_again(
         start_words = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
     learned = learn_rows(unfitted, rows, start_words, progress=progress, on_epoch=on_epoch)
     facts = {**learned.facts, BY_CONTENT: True, "images": len(train)}
-    learned = learned.changed(facts=facts | {START: True} if quick else facts)
+    learned = learned.changed(facts=facts | {START: QUICK} if quick else facts)
     return Tagger.of_parts(learned if quick else _with_confidences(learned, train, held_out, None))
 
 
@@ -299,8 +299,7 @@ def _with_model(tagger: Tagger, model: Annotator, vocabulary: Vocabulary, relati
 def _training_rows(vocabulary: Vocabulary, train: CatalogueImages, held_out: CatalogueImages) -> TrainingRows:
     """Return the training rows, with the held-out images for validation if enough of them have tags."""
     valid = (held_out.X, held_out.encode(vocabulary)) if held_out.n_tagged >= MIN_IMAGES else None
-    names = list(learned_names(train.images))
-    return TrainingRows(vocabulary, train.X, train.encode(vocabulary), valid, [], names=names)
+    return TrainingRows(vocabulary, train.X, train.encode(vocabulary), valid, [], names=[*learned_names(train.images)])
 
 
 def _with_confidences(

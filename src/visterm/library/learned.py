@@ -13,6 +13,8 @@ IS_WORSE, WENT_BACK, NOT_BETTER = "worse", "left", "held back"  # Values of `Lea
 MAX_LISTED_TAGS = 5  # Maximum number of tags that a message lists
 
 START = "nothing learned yet"  # Fact of the run with which the catalogue of a folder begins, see `library.start`
+QUICK = "quick model"  # Value of this fact of the run that answers until the default model has learned
+NOT_SURE_YET = "Tags have no confidences until the default model has learned. Try again in a minute."
 NO_TAGS = "no tags"  # Value of this fact among the catalogue's, once all photos are in and none has a tag
 MIN_COMPARED_PHOTOS = 20  # Minimum number of held-out photos: resamples of fewer say little about either run
 MEASURE = "MAP"  # Mean average precision, over the tags that both runs know
@@ -106,6 +108,7 @@ class LearningOutcome:
     cancelled: bool = False  # Whether learning was cancelled; then nothing has changed
     expected: str = ""  # For the first run with the tags of files: what to expect of its tags, as a sentence
     is_first: bool = False  # Whether it is that run: there is none to compare it with, or to go back to
+    is_quick: bool = False  # Whether it answers only until that run has learned
 
     @property
     def comparison(self) -> Comparison | None:
@@ -115,11 +118,12 @@ class LearningOutcome:
     @property
     def summary(self) -> str:
         """The numbers of photos and tags, the new tags, and whether the run has confidences, as text."""
-        scope = ", all learned again" if self.full else ", only the tags learned again"
+        if self.is_quick:
+            return "a quick model answers until the default model has learned"
+        scope = "" if self.is_first else ", all learned again" if self.full else ", only the tags learned again"
         new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{tag_list_text(self.new)}"
         held_out = f" ({self.held_out:,} more are held out to compare runs)" if self.held_out else ""
-        text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}{held_out}"
-        text = text if self.is_first else f"{text}{scope}"
+        text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}{held_out}{scope}"
         return text if self.confidences else f"{text}; no confidences: too few tagged photos could be held out"
 
     def as_dict(self) -> dict[str, object]:
@@ -131,10 +135,9 @@ def outcome_text(learned: LearningOutcome, catalogue: Path) -> str:
     """Return text with what was learned, the comparison, which run is in use, and how to use the other run."""
     if learned.cancelled:
         return "Stopped; nothing has changed."
-    text = learned.summary
-    if learned.is_first:
+    text, compared = learned.summary, learned.comparison
+    if learned.is_first or learned.is_quick:
         return f"{text}. {learned.expected}".rstrip()
-    compared = learned.comparison
     why_none = "no tagged photo was held out from both. After later fits there usually are such photos."
     if not learned.held_out:
         why_none = f"fewer than {MIN_COMPARED_PHOTOS} photos can be held out without losing a tag."

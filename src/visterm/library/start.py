@@ -92,8 +92,7 @@ def open_or_start(
     width = encoder.width
     assert width is not None
     run = Learned(encoder=encoder, model=TextRidge.without_tags(width))
-    facts = {**run.counts(0, width, held_out=0, tags_given=0), START: True}
-    tagger = Tagger.of_parts(run.changed(facts=facts))
+    tagger = Tagger.of_parts(run.changed(facts={**run.counts(0, width, held_out=0, tags_given=0), START: True}))
 
     catalogue = Catalogue(tagger)
     catalogue.stored.history.note("index", folder=folder, tags="auto")
@@ -106,17 +105,16 @@ def open_or_start(
     return True
 
 
-def learn_quickly(catalogue: Catalogue, stop: Callable[[], bool], progress: Progress = SILENT) -> None:
-    """Learn the tags of many photos by ridge regression, so that searches find them until `learn_first` is done.
+def learn_quickly(catalogue: Catalogue, stop: Callable[[], bool], progress: Progress = SILENT) -> bool:
+    """Learn the tags of many photos by ridge regression, as `learn_first` does first; return whether it was stopped.
 
-    That takes a small part of the time of the default model. Raises the errors of `Catalogue.learn`.
+    Searches use it until the default model has learned, which takes far longer. Raises the errors of `Catalogue.learn`.
     """
-    tagger, stored = catalogue.tagger, catalogue.stored
-    is_due = START in tagger.facts and not len(tagger.vocabulary) and len(catalogue) >= MANY_PHOTOS
-    if is_due and stored.tags.come_from_files():
-        learn(tagger, stored, quick=True, stop=stop, progress=progress)
-        _note_start(stored)
-        catalogue.refresh()
+    if len(catalogue.tagger.vocabulary) > 0 or len(catalogue) < MANY_PHOTOS:
+        return False
+    outcome = learn(catalogue.tagger, catalogue.stored, quick=True, stop=stop, progress=progress)
+    catalogue.refresh()
+    return outcome.cancelled
 
 
 def learn_first(catalogue: Catalogue, stop: Callable[[], bool], progress: Progress = SILENT) -> str:
@@ -128,6 +126,8 @@ def learn_first(catalogue: Catalogue, stop: Callable[[], bool], progress: Progre
     if START not in tagger.facts:
         return ""
     if stored.tags.come_from_files():
+        if learn_quickly(catalogue, stop, progress):  # who stops one model does not want the other one, either
+            return ""
         outcome = catalogue.learn(stop=stop, progress=progress)
         return "" if outcome.cancelled else f"Learned {outcome_text(outcome, stored.run_folder)}"
     if stored.runs.current().facts.get(START) == NO_TAGS or not len(catalogue):
@@ -160,6 +160,5 @@ def _with_words(catalogue: Catalogue, start: Tagger) -> Tagger | None:
     ids = catalogue.stored.current_rows().ids[:MAX_WORD_ROWS]
     _, X = CatalogueFeatures(catalogue.stored, encoder.fingerprint).rows(ids.tolist())
     Y = sp.csr_array((X.shape[0], len(vocabulary)), dtype=np.float32)
-    unfitted = Learned(encoder=encoder, model=TextRidge())
-    learned = learn_rows(unfitted, TrainingRows(vocabulary, X, Y, None, []), words)
+    learned = learn_rows(Learned(encoder=encoder, model=TextRidge()), TrainingRows(vocabulary, X, Y, None, []), words)
     return Tagger.of_parts(learned.changed(facts={**learned.facts, "images": 0, START: True}))

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from visterm.core.errors import DataError, ImageError
 from visterm.core.vocabulary import tag_key
+from visterm.library.learned import NOT_SURE_YET, QUICK, START
 from visterm.store.filters import PREDICTED_FROM
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import MEDIUM_BODY, JsonRoute, allow_body, allow_pictures, data_content
@@ -173,6 +174,8 @@ async def _predict(service: Service, task: Task, config: Choices, version: str) 
     try:
         picture = await _picture(service, data.get(config.value) if isinstance(data, dict) else None)
         tags = await service.annotate(picture, len(service.catalogue.tagger.vocabulary), TagLimits())
+        if service.catalogue.tagger.facts.get(START) == QUICK:  # `annotate` opens the run in use
+            raise DataError(NOT_SURE_YET)
     except (ImageError, DataError) as error:
         reason = error.reason if isinstance(error, ImageError) else str(error)
         return {"result": [], "score": 0.0, "model_version": version, "error": reason}

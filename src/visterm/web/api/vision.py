@@ -17,9 +17,10 @@ from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.types import Tag
 from visterm.core.web_client import Patience, ask
 from visterm.data.tag_tree import TreeColumns
+from visterm.library.learned import NOT_SURE_YET, QUICK, START
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, allow_pictures, count_fetched, data_content
-from visterm.web.errors import LOG, http_error_of, json_answer
+from visterm.web.errors import LOG, HttpError, http_error_of, json_answer
 from visterm.web.roles import origin_of
 from visterm.web.schemas import STATUSES, answer, errors, listed
 from visterm.web.service import Bounds, ServiceDep
@@ -120,7 +121,10 @@ async def labels(
     if len(images) > (limit := service.bounds.pictures):
         raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"at most {limit}")
 
+    await service.catch_up()
     tagger = service.catalogue.tagger
+    if tagger.facts.get(START) == QUICK:  # PhotoPrism would keep its tags, as 80 % sure
+        raise HttpError(503, NOT_SURE_YET, headers={"retry-after": "60"})
     k, limits = N_LABELS_WITHOUT_CONFIDENCE, TagLimits()
     if tagger.calibration is not None:
         k, limits = len(tagger.vocabulary), TagLimits(precision)

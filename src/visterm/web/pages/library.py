@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -15,7 +16,7 @@ from visterm.core.wording import count_of
 from visterm.library.backup import BACK_UP
 from visterm.library.catalogue import Catalogue
 from visterm.library.info import describe
-from visterm.library.learned import NO_TAGS, START, Comparison
+from visterm.library.learned import NO_TAGS, QUICK, START, Comparison
 from visterm.library.runs import FIT, GO_BACK, NOT_USED, USE_RUN, known_runs, shown_runs
 from visterm.store import RUNS
 from visterm.store.catalogue import StoredCatalogue
@@ -117,7 +118,7 @@ def start_values(service: Service) -> dict[str, object] | None:
     words = stored.tags.often_best(stored.runs.current().id, N_START_WORDS) if has_no_tags and not job else []
     return {
         "learned": False, "job": job, "photos": stored.images.count(), "has_no_tags": has_no_tags, "words": words,
-        "n_words": len(catalogue.tagger.vocabulary),
+        "n_words": len(catalogue.tagger.vocabulary), "is_quick": catalogue.tagger.facts[START] == QUICK,
         "stopped": latest if job is None and latest and latest.kind == FIT and latest.state != "done" else None,
         "are_in": job is None and latest is not None and datetime.now(UTC) - last_end > IDLE_TIME,
     }  # fmt: skip
@@ -177,25 +178,21 @@ def _facts_of(folder: Path) -> dict[str, object]:
 
 def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, object]:
     """Return the values of the jobs' template: the outcomes of jobs that learned, and the run to go back to."""
-    runs = {run.fingerprint: run for run in stored.runs.all()}
+    runs = {run.fingerprint: run for run in known_runs(stored)}
     events = [event for event in stored.history.of(FIT, NOT_USED) if event.details.get("run") in runs]
     outcomes = {}
-    for job in jobs:
-        if job.kind != FIT or job.finished is None:
-            continue
-        for event in events:
-            if job.started <= event.at <= job.finished:
-                run = runs[event.details["run"]]
-                comparison = Comparison.of(run.facts)
-                old = runs.get(comparison.run_before) if comparison else None
-                why_not, learned = (str(event.details.get(name, "")) for name in ("why", "learned"))
-                outcomes[job.id] = FitOutcome(run, comparison, old, why_not, learned, event is events[-1])
+    for job, event in product(jobs, events):
+        if job.kind == FIT and job.finished is not None and job.started <= event.at <= job.finished:
+            run = runs[event.details["run"]]
+            comparison = Comparison.of(run.facts)
+            old = runs.get(comparison.run_before) if comparison else None
+            why_not, learned = (str(event.details.get(name, "")) for name in ("why", "learned"))
+            outcomes[job.id] = FitOutcome(run, comparison, old, why_not, learned, event is events[-1])
 
     back = earlier_run(stored)
     shown = [back, *(run for outcome in outcomes.values() for run in (outcome.run, outcome.old))]
     names = _run_names(stored, [run for run in shown if run is not None])
-    tried = last_dry_run(stored)
-    return {"outcomes": outcomes, "back": back, "kinds": JOB_LABELS, "run_names": names, "tried": tried}
+    return {"outcomes": outcomes, "back": back, "kinds": JOB_LABELS, "run_names": names, "tried": last_dry_run(stored)}
 
 
 def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, object]:
