@@ -244,11 +244,15 @@ def test_photos_of_a_folder_are_not_mixed_into_it(library):
 @pytest.mark.parametrize("where", ["--to xmp", "--to txt --dry-run", "--to immich"])
 def test_tags_are_not_written_beside_previews(library, where):
     _, folder = library
-    before = sorted((folder / "catalogue").rglob("*"))
+
+    def files():  # a service leaves files of the database open, which the next process that opens it takes away
+        return sorted(path for path in (folder / "catalogue").rglob("*") if ".sqlite-" not in path.name)
+
+    before = files()
     code, _, err = visterm(f"export catalogue {where}", folder)
     assert code == 2
     assert re.search(r"are in Immich at http://.*visterm sync catalogue", err)
-    assert sorted((folder / "catalogue").rglob("*")) == before
+    assert files() == before
     code, _, err = visterm(f"export catalogue {where} --undo", folder)
     assert code == 0, err
     assert sorted((folder / "catalogue").rglob("*")) == before
