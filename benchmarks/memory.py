@@ -89,8 +89,7 @@ def serve(first: int, further: int, *sizes: int) -> dict[str, Any]:
         with service.served(*service.SERVE, f"{temporary}/catalogue") as (port, pid):
             for until in (first, first + further):
                 while n_answers < until:
-                    draw = lambda _: service.request(drawn, tags, sizes[0], pictures)  # noqa: E731
-                    ask = service.load(port, 0.5, 8, 0.0, draw)
+                    ask = service.load(port, 0.5, 8, 0.0, lambda _: service.request(drawn, tags, sizes[0], pictures))
                     n_answers += sum(map(len, asyncio.run(ask)[0].seconds.values()))
                 children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
                 held.append(sum(map(anonymous_bytes, [pid, *children])))

@@ -162,8 +162,8 @@ def own_mistakes(library: Any, X: Any, seed: int) -> dict[str, Any]:
         spellings = {row["spelling"]: row["tag"] for row in csv.DictReader(file)}
     pictures = pictures_of(library)
     vocabulary = Vocabulary.from_lists([picture.tags for picture in pictures])
-    spelled = lambda tags: sorted({spellings.get(tag.lower(), spellings.get(tag, tag)) for tag in tags})  # noqa: E731
-    written = [spelled(picture.given) for picture in pictures]
+    spelled = [[spellings.get(tag.lower(), spellings.get(tag, tag)) for tag in picture.given] for picture in pictures]
+    written = [sorted(set(tags)) for tags in spelled]
     given, true, seen = (
         vocabulary.encode([[tag for tag in tags if tag in vocabulary] for tags in lists]).toarray() > 0
         for lists in (written, [picture.tags for picture in pictures], [picture.seen for picture in pictures])

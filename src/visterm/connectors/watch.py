@@ -277,11 +277,11 @@ class FolderWatcher:
                 photos = Corpus.read(folder, self._tags)
             except DataError as error:  # the tag file is being written, or no photo has a tag yet
                 self._say(f"Photos are indexed without new tags for now: {self._wording(error)}")
-        listed = photos_of(encoder, photos, None, folder)
+        listed = replace(photos_of(encoder, photos, None, folder), not_read=unsearched.not_read(videos=True))
         if isinstance(photos, Corpus):
             listed.remarks.extend(photos.remarks)
         else:
-            listed = replace(listed, left_out=tuple(unsearched.closed), not_read=unsearched.not_read(videos=True))
+            listed = replace(listed, left_out=tuple(unsearched.closed))
         listed = listed.without_links_outside()
         return replace(listed, may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))
 

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import lru_cache
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,17 @@ def file_hash(path: Place) -> str:
         return hashlib.sha256(target.read_bytes()).hexdigest()
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def current_hash(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a local file, read again only when its size or time has changed."""
+    status = os.stat(path)
+    return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _hash_at(path: str, mtime_ns: int, size: int) -> str:
+    return file_hash(path)
 
 
 def write_json(path: Path, value: object) -> None:

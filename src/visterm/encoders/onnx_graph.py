@@ -39,9 +39,10 @@ def network_hash(path: str | os.PathLike[str]) -> str:
 
     Raises StorageError if the file is missing or cannot be read.
     """
+    from visterm.core.persist import current_hash  # loads SciPy, which lists of networks do not need
+
     try:
-        status = os.stat(path)
-        return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+        return current_hash(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing(path) from error
     except OSError as error:
@@ -66,13 +67,6 @@ def missing(path: str | os.PathLike[str]) -> StorageError:
 
 def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:
     return StorageError(f"The network {path} cannot be read: {error.strerror or error}. Pass the path of its file.")
-
-
-@lru_cache(maxsize=64)
-def _hash_at(path: str, mtime_ns: int, size: int) -> str:
-    from visterm.core.persist import file_hash  # loads SciPy, which lists of networks do not need
-
-    return file_hash(path)
 
 
 def makers(model: bytes) -> dict[str, tuple[str, list[str]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, Listed, Record, Sizes, Text, Whole
-from visterm.core.persist import file_hash, load_arrays, read_json, save_arrays, write_json
+from visterm.core.persist import current_hash, load_arrays, read_json, save_arrays, write_json
 from visterm.core.tables import MODELS
 from visterm.core.types import Floats, Ints, Matrix
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
@@ -126,7 +125,7 @@ class WordSource:
         fix = "Put it back, or pass its new path in Python: Tagger.load(RUN).add_words(WORDS, file=FILE)."
         if not os.path.isfile(self.path):
             raise StorageError(f"The file of word vectors {self.path} of this run is gone. {fix}")
-        if self.sha256 and _current_hash(self.path) != self.sha256:
+        if self.sha256 and current_hash(self.path) != self.sha256:
             raise StorageError(
                 f"The file of word vectors {self.path} has changed since this run was fitted: vectors of words and of "
                 f"tags would not match. {fix}"
@@ -137,7 +136,7 @@ class WordSource:
         """Return the source with the hash of its file or text tower, which later reads compare."""
         if self.kind == ENCODER and self.encoder is not None:
             return replace(self, sha256=self.encoder().text_fingerprint)
-        return replace(self, sha256=_current_hash(self.path)) if self.kind == FILE else self
+        return replace(self, sha256=current_hash(self.path)) if self.kind == FILE else self
 
     def with_path(self, path: str | os.PathLike[str]) -> Self:
         """Return the source with another path of its file.
@@ -145,7 +144,7 @@ class WordSource:
         Raises UserError if this source has no file, or the contents differ; DataError if the file doesn't exist.
         """
         source = WordSource.of(Path(path))
-        if self.kind != FILE or _current_hash(source.path) != self.sha256:
+        if self.kind != FILE or current_hash(source.path) != self.sha256:
             raise UserError(
                 f"{path} is not the source of this run's word vectors ({self.name}): vectors of words and of tags "
                 "would not match.",
@@ -310,14 +309,3 @@ def rank_with_added(
         ids, scores = np.concatenate([ids, word_ids]), np.concatenate([scores, word_scores])
         order = np.lexsort((ids, -scores))[: k or None]
         yield ids[order], scores[order]
-
-
-def _current_hash(path: str) -> str:
-    """Return the hash of a file; it is cached until the size or the time of the file changes."""
-    state = os.stat(path)
-    return _hash_of(path, state.st_size, state.st_mtime_ns)
-
-
-@cache
-def _hash_of(path: str, size: int, mtime_ns: int) -> str:
-    return file_hash(path)

@@ -282,8 +282,8 @@ class _WorkerProcess:
                     start_new_session=True,  # Ctrl-C reaches the supervisor, which ends it
                 )
                 assert self._process.stdin is not None
-                own = {"number": self.number, "channel": worker_channel.fileno()}
-                line = json.dumps(settings | own, default=sorted)  # sets of `Access` become lists
+                of_this_worker = {"number": self.number, "channel": worker_channel.fileno()}
+                line = json.dumps(settings | of_this_worker, default=sorted)  # sets of `Access` become lists
                 self._process.stdin.write(line.encode() + b"\n")
             if self._is_ending:  # `end` was called before the start
                 self.end()
